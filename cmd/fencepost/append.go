@@ -179,6 +179,9 @@ func (p *appending) run(ctx context.Context) error {
 	} else {
 		err = p.lead(ctx, st, f, opts)
 	}
+	if fatal := f.Fatal(); fatal != nil {
+		err = fatal // also if a signal came before it was found: what is unknown counts more
+	}
 	stats := f.Stats()
 	p.con.done()
 	var unknown *feed.UnknownError
@@ -308,8 +311,16 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 		Writer: wo,
 		Logger: p.log,
 	}
+	var log fence.ID
 	return fencepost.Run(ctx, st, opts, func(ctx context.Context, w *fencepost.Session) error {
 		p.epoch = w.Epoch()
+		if id := w.Format().Log; log == (fence.ID{}) {
+			log = id
+		} else if id != log {
+			err := fmt.Errorf("there is another log at %s now, %v in place of %v; what was appended before is not in it", p.url, id, log)
+			cancel(err)
+			return err
+		}
 		p.recovered()
 		err := f.Work(ctx, w.Writer)
 		if fatal := f.Fatal(); fatal != nil {

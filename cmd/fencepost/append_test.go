@@ -434,6 +434,56 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// TestUnknownAtASignal: what is unknown is said, and has its status, also if a signal ends it.
+func TestUnknownAtASignal(t *testing.T) {
+	url := newLog(t, memURL(t))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r, in := io.Pipe()
+	var out, errs buffer
+	a := &app{in: r, out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+		st, err := store.Open(ctx, url)
+		return &mute{st}, err
+	}}
+	ended := make(chan int)
+	go func() { ended <- a.run(ctx, []string{"append", "--validity", "1s", url}) }()
+	for _, text := range []string{"a\n", "b\n"} {
+		before := contents(t, url)
+		if _, err := io.WriteString(in, text); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "another record", func() bool { return contents(t, url) == before+text })
+	}
+	cancel(&interrupted{syscall.SIGTERM})
+	if got := <-ended; got != 3 || !strings.Contains(errs.String(), "unknown whether the next 1 are, up to byte 4") {
+		t.Errorf("status %d: %s", got, &errs)
+	}
+}
+
+// TestAppendToAnotherLog: the log is deleted between two terms, and the next one makes another. What was acknowledged
+// before is not in it.
+func TestAppendToAnotherLog(t *testing.T) {
+	url := newLog(t, memURL(t))
+	in, errs, ended := start(t, store.Open, "--validity", "300ms", url)
+	if _, err := io.WriteString(in, "a\n"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a record", func() bool { return contents(t, url) == "a\n" })
+	st := openStore(t, url)
+	for info, err := range st.List(t.Context(), "", nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Delete(t.Context(), info.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the next term", func() bool { return strings.Count(errs.String(), "leading in epoch 1") == 2 })
+	go func() { _, _ = io.WriteString(in, "b\n") }()
+	if r := <-ended; r.status != 1 || !strings.Contains(r.err, "there is another log at "+url) {
+		t.Errorf("status %d: %s", r.status, errs)
+	}
+}
+
 // TestAppendMakesTheLog, with the probe that cannot be left out.
 func TestAppendMakesTheLog(t *testing.T) {
 	url := memURL(t)

@@ -35,7 +35,7 @@ export does; --json is short for that.
 ` + schema + `
 
 With --consumer cat begins at the position of that name in the store, and keeps it up to
-date: at the end, and with --follow once a second. A record counts when it is written to
+date: once a second, and at the end. A record counts when it is written to
 standard output, so what reads there sees each record at least once. Of two with one
 name, the one that was started later goes on, and the other ends with an error. With
 --epoch the one with the greater epoch does, such as $FENCEPOST_EPOCH of fencepost exec.
@@ -79,9 +79,9 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 			}
 			ctx, err := who.open(cmd.Context(), r, &from)
 			if err != nil {
-				return err
+				return a.passed(err)
 			}
-			return who.close(ctx, a.cat(ctx, r, from, follow, encode, &who))
+			return a.passed(who.close(ctx, a.cat(ctx, r, from, follow, encode, &who)))
 		},
 	}
 	g = a.listenFlag(c)
@@ -107,12 +107,16 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 		defer some()
 	}
 	none := true
-	var last uint64
 	err := a.stream(func(out *bufio.Writer) error {
 		var to io.Writer = out
-		if follow {
+		if follow || who.c != nil {
 			l := newGathering(out, cancel, who.flushing)
-			defer l.stop()
+			defer func() {
+				l.stop()
+				if out.Flush() == nil {
+					who.note(who.wrote.Load()) // also after a signal, or an error of the store
+				}
+			}()
 			to = l
 		}
 		for rec, err := range records {
@@ -126,14 +130,10 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 			if err := encode(to, rec); err != nil {
 				return err
 			}
-			last = rec.Offset
 			who.wrote.Store(rec.Offset + 1)
 		}
 		return nil
 	})
-	if !none && err == nil {
-		who.note(last + 1) // all of it is flushed
-	}
 	if err != nil || follow || !none || from == reader.Oldest {
 		return err
 	}

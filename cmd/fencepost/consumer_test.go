@@ -32,7 +32,7 @@ func TestConsumer(t *testing.T) {
 	if got := must(t, "", "cat", "--consumer", "mail", "--epoch", "100", log); got != "" {
 		t.Errorf("%q", got)
 	}
-	if r := run(t, "", "cat", "--consumer", "mail", "--epoch", "99", log); r.status != 1 || !strings.Contains(r.err, "epoch 100") {
+	if r := run(t, "", "cat", "--consumer", "mail", "--epoch", "99", log); r.status != exitFenced || !strings.Contains(r.err, "epoch 100") {
 		t.Errorf("status %d, %s", r.status, r.err)
 	}
 }
@@ -56,6 +56,54 @@ func TestLagOfConsumers(t *testing.T) {
 	d := parsed[lagDoc](t, "lag", "--json", log)
 	if len(d.Consumers) != 2 || d.Consumers[0].Name != "audit" || d.Consumers[0].Behind != 0 || d.Consumers[1].At != 2 || d.Consumers[1].Behind != 1 || d.Consumers[1].Next.IsZero() {
 		t.Errorf("%s", must(t, "", "lag", "--json", log))
+	}
+}
+
+// TestLagOfAStaleConsumer: retention has overtaken a consumer. The others are shown all the same.
+func TestLagOfAStaleConsumer(t *testing.T) {
+	log := newLog(t, memURL(t))
+	must(t, "a\nb\n", "append", log)
+	must(t, "", "cat", "--consumer", "mail", log)
+	must(t, "c\nd\ne\n", "append", log)
+	must(t, "", "cat", "--consumer", "audit", log)
+	must(t, "", "compact", log)
+	must(t, "", "truncate", "--before", "4", log)
+	got := must(t, "", "lag", log)
+	for _, want := range []string{"\nconsumer audit  at 5; 0 records behind\n", "\nconsumer mail   at 2; 3 records behind, but those before 4 are gone\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if d := parsed[lagDoc](t, "lag", "--json", log); len(d.Consumers) != 2 || d.Consumers[1].First != 4 {
+		t.Errorf("%s", must(t, "", "lag", "--json", log))
+	}
+}
+
+// TestConsumerIsToldToEnd: a cat that does not follow, and is told to end, has written its position.
+func TestConsumerIsToldToEnd(t *testing.T) {
+	log := newLog(t, fileURL(t))
+	must(t, strings.Repeat(strings.Repeat("x", 1000)+"\n", 2000), "append", log)
+	c := command(t, "cat", "--consumer", "mail", log)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 1001)
+	if _, err := io.ReadFull(out, first); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Process.Signal(syscall.SIGTERM)
+	rest, err := io.ReadAll(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := (len(first) + len(rest)) / 1001
+	_ = c.Wait()
+	if got := strings.Count(must(t, "", "cat", "--consumer", "mail", log), "\n"); got != 2000-printed {
+		t.Errorf("%d records were printed, and the next one prints %d of 2000", printed, got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -166,6 +169,47 @@ func TestTruncateWaits(t *testing.T) {
 	}
 	if err := term.Resign(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTruncateMayTakeLonger: --wait is for another compactor. What takes long afterwards is not its fault.
+func TestTruncateMayTakeLonger(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "a\nb\n", "append", url)
+	must(t, "", "compact", url)
+	var out, errs buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+		st, err := store.Open(ctx, url)
+		faulty := faultstore.New(st, nil)
+		faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+			if op.Kind == faultstore.Put && layout.KindOf(op.Key) == "manifest" {
+				time.Sleep(500 * time.Millisecond)
+			}
+		})
+		return faulty, err
+	}}
+	if got := a.run(t.Context(), []string{"truncate", "--before", "1", "--wait", "300ms", url}); got != 0 {
+		t.Errorf("status %d: %s", got, &errs)
+	}
+}
+
+// TestCompactWithoutAReader: a process that compacts for ever does not end with success when nobody reads its lines.
+func TestCompactWithoutAReader(t *testing.T) {
+	url := newLog(t, fileURL(t))
+	c := command(t, "compact", "--watch", "--json", "--interval", "10ms", "--min-objects", "1", url)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs buffer
+	c.Stderr = &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = out.Close()
+	must(t, "a\n", "append", url)
+	if got := exitStatus(t, c.Wait()); got != 1 || !strings.Contains(errs.String(), "its JSON cannot be written any more") {
+		t.Errorf("status %d: %s", got, &errs)
 	}
 }
 

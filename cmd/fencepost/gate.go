@@ -10,11 +10,13 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
@@ -174,20 +176,37 @@ must not be on a network file system.`,
 			if err != nil {
 				return err
 			}
-			return a.gateRun(args[0], e, args[1:])
+			return a.gateRun(cmd.Context(), args[0], e, args[1:])
 		},
 	}
 	epoch = epochFlag(c.Flags())
 	return c
 }
 
-func (a *app) gateRun(name string, e fence.Epoch, argv []string) error {
+// lockGate waits until no other command holds the file of a gate.
+func (a *app) lockGate(ctx context.Context, f *os.File) error {
+	began, said := time.Now(), false
+	for {
+		if held, err := lockFile(f); held || err != nil {
+			return err
+		}
+		if !said && time.Since(began) > a.patience {
+			a.con.note("waiting for another command, which holds %s", f.Name())
+			said = true
+		}
+		if err := clock.Sleep(ctx, clock.System(), 20*time.Millisecond); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (a *app) gateRun(ctx context.Context, name string, e fence.Epoch, argv []string) error {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := lockFile(f); err != nil {
+	if err := a.lockGate(ctx, f); err != nil {
 		return fmt.Errorf("locking %s: %w", name, err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, 64))
@@ -213,7 +232,16 @@ func (a *app) gateRun(name string, e fence.Epoch, argv []string) error {
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// The command holds the lock too, so it stays if this process is killed.
 	c.ExtraFiles = []*os.File{f}
-	err = c.Run()
+	if err = c.Start(); err == nil {
+		// A terminal sends its signals to the command, too. SIGTERM comes to this process alone.
+		stop := context.AfterFunc(ctx, func() {
+			if cause, ok := errors.AsType[*interrupted](context.Cause(ctx)); ok && cause.signal == syscall.SIGTERM {
+				_ = c.Process.Signal(cause.signal)
+			}
+		})
+		err = c.Wait()
+		stop()
+	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return codeError(statusOf(exit))
 	}

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 )
 
-func lockFile(*os.File) error { return errors.New("this system has no flock; use gate set") }
+func lockFile(*os.File) (bool, error) {
+	return false, errors.New("this system has no flock; use gate set")
+}
 
 func statusOf(e *exec.ExitError) int { return e.ExitCode() }

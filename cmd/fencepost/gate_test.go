@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -86,6 +87,39 @@ func TestGateRunHoldsTheLock(t *testing.T) {
 	}
 	if b, _ := os.ReadFile(out); string(b) != "began\nended\nnext\n" {
 		t.Errorf("%q", b)
+	}
+}
+
+// TestGateRunSignals: SIGTERM reaches the command, although it comes to the gate alone. A gate that waits for another
+// command can be ended, and its own command does not run then. A pipe that is closed ends what writes into it.
+func TestGateRunSignals(t *testing.T) {
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "gate"), filepath.Join(dir, "out")
+	first := command(t, "gate", "run", "--epoch", "1", file, "--", "sh", "-c", `trap 'echo told >>"$0"; exit 9' TERM; echo runs >>"$0"; while :; do sleep 0.05; done`, out)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command runs", func() bool { b, _ := os.ReadFile(out); return string(b) == "runs\n" })
+	var errs buffer
+	second := command(t, "gate", "run", "--epoch", "2", file, "--", "sh", "-c", `echo second >>"$0"`, out)
+	second.Stderr = &errs
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it says for what it waits", func() bool { return strings.Contains(errs.String(), "waiting for another command, which holds "+file) })
+	_ = second.Process.Signal(syscall.SIGINT)
+	if got := exitStatus(t, second.Wait()); got != 130 {
+		t.Errorf("the one that waits: status %d, %s", got, &errs)
+	}
+	_ = first.Process.Signal(syscall.SIGTERM)
+	if got := exitStatus(t, first.Wait()); got != 9 {
+		t.Errorf("status %d", got)
+	}
+	if b, _ := os.ReadFile(out); string(b) != "runs\ntold\n" {
+		t.Errorf("%q", b)
+	}
+	if got := exitStatus(t, command(t, "gate", "run", "--epoch", "3", file, "--", "bash", "-c", `while :; do echo x; done | head -1; exit "${PIPESTATUS[0]}"`).Run()); got != 128+int(syscall.SIGPIPE) {
+		t.Errorf("a closed pipe: status %d", got)
 	}
 }
 

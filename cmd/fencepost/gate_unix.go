@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -10,8 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile waits until this process, and those that inherit f, are the only ones to hold it.
-func lockFile(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }
+// lockFile makes this process, and those that inherit f, the only ones to hold it. It reports false if
+// another one holds it.
+func lockFile(f *os.File) (bool, error) {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
 
 // statusOf is the exit status of a command as shells show it.
 func statusOf(e *exec.ExitError) int {

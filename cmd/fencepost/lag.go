@@ -36,6 +36,8 @@ type behindDoc struct {
 	// records, as by a restore.
 	At     uint64 `json:"at"`
 	Behind uint64 `json:"behind"`
+	// First is the oldest record that the log still has. It is only there if the record at At is gone.
+	First uint64 `json:"first,omitempty"`
 	// Next is the time of the record that the consumer reads next.
 	Next time.Time `json:"next_at,omitzero"`
 }
@@ -98,6 +100,10 @@ func behind(ctx context.Context, r *reader.Reader, at, end uint64) (*behindDoc, 
 		return d, nil
 	}
 	for rec, err := range r.Read(ctx, at) {
+		if gone, ok := errors.AsType[*reader.GoneError](err); ok { // retention has overtaken it
+			d.First = gone.First
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -173,6 +179,8 @@ func lagTable(d lagDoc, now time.Time) []byte {
 		switch {
 		case c.At > d.End:
 			row(name, "at %d, which the log does not have", c.At)
+		case c.First > 0:
+			row(name, "at %d; %s behind, but those before %d are gone", c.At, plural(c.Behind, "record"), c.First)
 		case c.Next.IsZero():
 			row(name, "at %d; %s behind", c.At, plural(c.Behind, "record"))
 		default:

@@ -30,7 +30,8 @@ func (i *interrupted) Error() string { return "ended by signal: " + i.signal.Str
 func main() {
 	// A closed pipe must be an error of the write, and not end the process: a leader
 	// resigns first.
-	signal.Ignore(syscall.SIGPIPE)
+	// It is not ignored, since a command that gate run starts would ignore it too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
@@ -85,14 +86,14 @@ func status(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, errOutcome): // also if a signal has caused it
+		return exitUnknown
 	case errors.As(err, &i):
 		return exitSignal + int(i.signal)
 	case errors.As(err, &f):
 		return exitFenced
 	case errors.Is(err, errUsage):
 		return exitUsage
-	case errors.Is(err, errOutcome):
-		return exitUnknown
 	}
 	return exitFailed
 }

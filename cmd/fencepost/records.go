@@ -85,6 +85,7 @@ type gathering struct {
 	mu   sync.Mutex
 	out  *bufio.Writer
 	due  *time.Timer // nil: nothing waits
+	over bool        // nothing is flushed any more
 	fail func(error)
 	// flushing is called before a flush; what it returns, after that has succeeded.
 	flushing func() (flushed func())
@@ -107,6 +108,10 @@ func (l *gathering) Write(b []byte) (int, error) {
 
 func (l *gathering) flush() {
 	l.mu.Lock()
+	if l.over { // stop came when this had begun: the caller flushes at the same time
+		l.mu.Unlock()
+		return
+	}
 	l.due = nil
 	flushed := l.flushing()
 	err := l.out.Flush()
@@ -126,7 +131,7 @@ func (l *gathering) stop() {
 	if l.due != nil {
 		l.due.Stop()
 	}
-	l.due = nil
+	l.due, l.over = nil, true
 }
 
 // ends counts nothing more after ctx has ended; it returns ctx's cause if err is that.

@@ -80,13 +80,16 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 	}
 	lo := t.election()
 	a.awaitCompactor(&lo)
+	tooLong := fmt.Errorf("another compactor was at work for %v; stop it, have it do this (compact --retain-records), or --wait longer", t.wait)
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience := time.AfterFunc(t.wait, func() { cancel(tooLong) })
+	defer patience.Stop()
+	lo.Hooks.Elected = func(leader.Election) { patience.Stop() } // from then on it works
 	comp, err := compactor.New(st, &compactor.Options{Leader: &lo, Logger: a.log})
 	if err != nil {
 		return &kindError{errUsage, err}
 	}
-	tooLong := fmt.Errorf("another compactor was at work for %v; stop it, have it do this (compact --retain-records), or --wait longer", t.wait)
-	waiting, cancel := context.WithTimeoutCause(ctx, t.wait, tooLong)
-	defer cancel()
 	if err := comp.Truncate(waiting, t.before); err != nil {
 		if ctx.Err() == nil && waiting.Err() != nil {
 			return tooLong
