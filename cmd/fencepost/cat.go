@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
 )
 
 func (a *app) catCmd() *cobra.Command {
@@ -102,7 +105,7 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 	records := r.Read(ctx, from)
 	some := func() {}
 	if follow {
-		records = r.Tail(ctx, from)
+		records = a.tail(ctx, r, from)
 		some = a.waits(ctx, r, from)
 		defer some()
 	}
@@ -142,6 +145,40 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 		err = ahead(from, end)
 	}
 	return err
+}
+
+// tail yields the records as they come. After an outage of the store, which it says, it goes on.
+func (a *app) tail(ctx context.Context, r *reader.Reader, from uint64) iter.Seq2[reader.Record, error] {
+	return func(yield func(reader.Record, error) bool) {
+		for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+			var failed error
+			for rec, err := range r.Tail(ctx, from) {
+				if failed = err; err != nil {
+					break
+				}
+				if from, wait = rec.Offset+1, time.Second; !yield(rec, nil) {
+					return
+				}
+			}
+			if failed == nil {
+				return
+			}
+			if ctx.Err() == nil && passing(failed) {
+				a.con.note("%s; trying again in %v", line(failed), wait)
+				if clock.Sleep(ctx, clock.System(), wait) == nil {
+					continue
+				}
+			}
+			yield(reader.Record{}, failed)
+			return
+		}
+	}
+}
+
+// passing reports whether an error is a failure of the store that may pass.
+func passing(err error) bool {
+	var failed *store.Error
+	return errors.Is(err, store.ErrUnknown) || errors.As(err, &failed) && failed.Kind == nil
 }
 
 // endOf returns the end offset: the number of all records.

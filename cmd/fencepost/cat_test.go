@@ -5,11 +5,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 )
 
 // frames writes records as append --format frames reads them.
@@ -107,6 +111,41 @@ func TestFollowGathersRecords(t *testing.T) {
 	<-ended
 	if out.writes > 2500 {
 		t.Errorf("%d records in %d writes", 5000, out.writes)
+	}
+}
+
+// TestFollowThroughAnOutage: the store fails for some seconds. Cat says so, and goes on with its position.
+func TestFollowThroughAnOutage(t *testing.T) {
+	log := newLog(t, memURL(t))
+	must(t, "a\n", "append", log)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var down atomic.Bool
+	var out, errs buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+		st, err := store.Open(ctx, url)
+		faulty := faultstore.New(st, nil)
+		faulty.SetHook(func(op faultstore.Op) (f faultstore.Fault) {
+			if down.Load() {
+				f = faultstore.Fault{Drop: true, Err: &store.Error{Op: "get", Key: op.Key, Err: errors.New("out of order")}}
+			}
+			return f
+		})
+		return faulty, err
+	}}
+	ended := make(chan int)
+	go func() { ended <- a.run(ctx, []string{"cat", "--follow", "--consumer", "mail", log}) }()
+	eventually(t, "the first record", func() bool { return out.String() == "a\n" })
+	down.Store(true)
+	eventually(t, "it says so", func() bool { return strings.Contains(errs.String(), "out of order; trying again in 1s") })
+	must(t, "b\n", "append", log)
+	down.Store(false)
+	eventually(t, "the second record", func() bool { return out.String() == "a\nb\n" })
+	cancel(&interrupted{syscall.SIGTERM})
+	if got := <-ended; got != 143 {
+		t.Errorf("status %d: %s", got, &errs)
+	}
+	if got := must(t, "", "cat", "--consumer", "mail", log); got != "" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -55,7 +55,7 @@ func (c *consumer) open(ctx context.Context, r *reader.Reader, from *uint64) (co
 	go func() {
 		defer close(c.done)
 		for clock.Sleep(ctx, clock.System(), commitEvery) == nil {
-			if err := c.commit(ctx); err != nil {
+			if err := c.commit(ctx); err != nil && !passing(err) { // later, or at the end
 				c.stop(err)
 			}
 		}
