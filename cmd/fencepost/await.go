@@ -39,7 +39,7 @@ func (a *app) awaitGroup(ctx context.Context, url string, g *gauges) error {
 // await calls look until it finds what it looks for, or fails otherwise.
 func (a *app) await(ctx context.Context, url, what, remedy string, g *gauges, look func(store.Store) error) error {
 	var st store.Store
-	for told := false; ; told = true {
+	for told := false; ; {
 		var err error
 		if st == nil {
 			if st, err = a.store(ctx, url, false); err == nil {
@@ -52,10 +52,13 @@ func (a *app) await(ctx context.Context, url, what, remedy string, g *gauges, lo
 		// A directory that is not there has no log yet. A bucket is probably mistyped.
 		missing := errors.Is(err, manifest.ErrNotInitialized) || errors.Is(err, group.ErrNoGroup) ||
 			errors.Is(err, store.ErrNoBucket) && strings.HasPrefix(url, "file:")
-		if !missing {
+		switch {
+		case err == nil || !missing && (st == nil || !passing(err)): // the first contact has its own time
 			return err
-		}
-		if !told {
+		case !missing:
+			a.con.note("%s; looking again in %v", line(err), awaitPause)
+		case !told:
+			told = true
 			a.con.note("waiting: there is no %s yet at %s; %s. This waits until it is there or a signal comes, and looks every %v", what, url, remedy, awaitPause)
 		}
 		select {

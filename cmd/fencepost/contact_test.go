@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -86,6 +87,36 @@ func TestWarnUnfolded(t *testing.T) {
 			t.Errorf("%s says %q", verb, r.err)
 		}
 	}
+}
+
+// TestStatusThroughAnOutage: status --watch says that the store fails, and goes on.
+func TestStatusThroughAnOutage(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "a\n", "append", url)
+	ctx, cancel := context.WithCancel(t.Context())
+	var down atomic.Bool
+	var out, errs buffer
+	a := &app{out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+		st, err := store.Open(ctx, url)
+		faulty := faultstore.New(st, nil)
+		faulty.SetHook(func(op faultstore.Op) (f faultstore.Fault) {
+			if down.Load() {
+				f = faultstore.Fault{Drop: true, Err: &store.Error{Op: "get", Key: op.Key, Err: errors.New("out of order")}}
+			}
+			return f
+		})
+		return faulty, err
+	}}
+	ended := make(chan int)
+	go func() { ended <- a.run(ctx, []string{"status", "--watch", "--json", "--interval", "10ms", url}) }()
+	eventually(t, "the first state", func() bool { return strings.Count(out.String(), "\n") == 1 })
+	down.Store(true)
+	eventually(t, "it says so", func() bool { return strings.Contains(errs.String(), "out of order; looking again in 10ms") })
+	must(t, "b\n", "append", url)
+	down.Store(false)
+	eventually(t, "another state", func() bool { return strings.Count(out.String(), "\n") > 1 })
+	cancel()
+	<-ended
 }
 
 // statusTwice runs status --watch until it has printed a second state.

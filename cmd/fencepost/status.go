@@ -124,6 +124,9 @@ func (a *app) showStatus(ctx context.Context, watch bool, every time.Duration, l
 	for {
 		v, err := look(ctx)
 		switch {
+		case last != nil && ctx.Err() == nil && passing(err):
+			a.con.note("%s; looking again in %v", line(err), every)
+			v.seen = last
 		case err != nil && watch:
 			return ends(ctx, err)
 		case err != nil:
