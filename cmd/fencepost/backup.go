@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
 )
 
 // copying is what backup and restore have in common.
@@ -31,7 +32,8 @@ overwritten, the bytes do not come through this process.
 If backup is interrupted, the same command goes on. The pin stays until a backup is
 complete. To give up, delete DESTINATION and remove the pin (fencepost pins, fencepost
 unpin). If DESTINATION holds a complete backup of the same log, it is brought up to
-date: only what is new is copied.
+date: only what is new is copied. Until that is done, restore takes what was complete
+before.
 
 If the log keeps the files of its table in a store of their own, --files names that
 store. The files go to DESTINATION too, so that the backup is one place.
@@ -53,7 +55,7 @@ It needs the rights of a reader, and to write to DESTINATION.`,
 			if err != nil {
 				return err
 			}
-			r, err := k.run(cmd.Context(), a, k.gauges.store(from), k.gauges.store(to), false)
+			r, err := k.run(cmd.Context(), a, k.gauges.store(from), k.gauges.store(to), nil)
 			if err != nil || a.json {
 				return err
 			}
@@ -71,6 +73,9 @@ func (a *app) restoreCmd() *cobra.Command {
 		Short: "copy a backup to an empty place, as a log to work with",
 		Long: `Restore copies a backup to URL, where there must be no log, and checks it. If it is
 interrupted, the same command goes on. The backup stays as it is.
+
+First it probes URL, as init does, since the store may be another one than that of the
+original. So it takes some seconds more.
 
 The restored log has the identity of its original, and its records the same offsets. Its
 next leader has an epoch that is 1,048,576 higher than those in the backup. So it comes
@@ -100,7 +105,7 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 			if err != nil {
 				return err
 			}
-			r, err := k.run(cmd.Context(), a, k.gauges.store(from), k.gauges.store(to), true)
+			r, err := k.run(cmd.Context(), a, k.gauges.store(from), k.gauges.store(to), a.probing(args[1]))
 			if err != nil || a.json {
 				return err
 			}
@@ -118,9 +123,10 @@ func (k *copying) flags(a *app, c *cobra.Command) {
 	a.jsonFlag(c)
 }
 
-// run copies. Create says that a directory for the files of the table is made if there is none.
-func (k *copying) run(ctx context.Context, a *app, from, to store.Store, create bool) (*backup.Report, error) {
-	files, err := k.files.open(ctx, create)
+// run copies. Probing is for a restore, which also makes a directory for the files of the table if there
+// is none.
+func (k *copying) run(ctx context.Context, a *app, from, to store.Store, probing *probe.Options) (*backup.Report, error) {
+	files, err := k.files.open(ctx, probing != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +135,7 @@ func (k *copying) run(ctx context.Context, a *app, from, to store.Store, create 
 	}
 	r, err := k.copy(ctx, from, to, &backup.Options{
 		Files:    files,
+		Probe:    probing,
 		NoVerify: k.noVerify,
 		Progress: func(stage string, done, total int64) { a.con.progress(stage, done, total, stage == "copying") },
 		Note:     a.con.note,

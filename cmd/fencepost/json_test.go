@@ -48,6 +48,7 @@ var printers = map[string]string{
 	"pins.go:pinsCmd":         "pins",
 	"policy.go:policyCmd":     "policy",
 	"publish.go:published":    "publish, published",
+	"publish.go:publishing":   "publish --watch",
 	"publish.go:unpublishCmd": "unpublish",
 	"records.go:encodeJSON":   "cat, export",
 	"status.go:logStatus":     "status",
@@ -60,7 +61,7 @@ var printers = map[string]string{
 }
 
 // lines are the verbs that print a line of JSON for each of something.
-var lines = []string{"cat, export", "compact --watch"}
+var lines = []string{"cat, export", "compact --watch", "publish --watch"}
 
 // packageTypes type-checks this package without its tests.
 func packageTypes(t *testing.T) (*types.Info, map[string]*ast.File) {

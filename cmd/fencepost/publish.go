@@ -66,23 +66,25 @@ file/_delta_log/.`,
 		}
 		defer stop()
 		o.Name, o.Partition = name, columns(partition)
-		a.publishing(&o, watch)
+		ctx, cancel := context.WithCancelCause(cmd.Context())
+		defer cancel(nil)
+		a.publishing(&o, watch, cancel)
 		if o.Hooks, err = g.publisher(o.Hooks); err != nil {
 			return err
 		}
 		if watch {
-			if err := a.awaitLog(cmd.Context(), args[0], g); err != nil {
+			if err := a.awaitLog(ctx, args[0], g); err != nil {
 				return err
 			}
 		}
-		p, err := a.publisher(cmd.Context(), args, &o, g)
+		p, err := a.publisher(ctx, args, &o, g)
 		if err != nil {
 			return err
 		}
 		if watch {
-			return p.Run(cmd.Context())
+			return ends(ctx, p.Run(ctx))
 		}
-		r, err := p.Publish(cmd.Context())
+		r, err := p.Publish(ctx)
 		if err != nil {
 			return err
 		}
@@ -105,11 +107,16 @@ func columns(list string) (all []delta.Column) {
 }
 
 // publishing says what happens meanwhile.
-func (a *app) publishing(o *delta.Options, watch bool) {
+func (a *app) publishing(o *delta.Options, watch bool, fail func(error)) {
 	o.Hooks.Foreign = func(f delta.Foreign) { a.con.note("%s: %s", f.Key, f.What) }
 	o.Hooks.Failed = func(err error) { a.con.note("%s; trying again", line(err)) }
 	o.Hooks.Published = func(r delta.Report) {
-		if watch {
+		switch {
+		case watch && a.json:
+			if err := a.printLine(documentOf(&r)); err != nil {
+				fail(fmt.Errorf("publishing ends, since its JSON cannot be written any more: %v", err)) //nolint:errorlint // as in compact
+			}
+		case watch:
 			a.con.note("version %d: %d files, %d edits of the log", r.Version, r.Files, r.Sources[0].Published)
 		}
 	}
@@ -173,9 +180,9 @@ type publishedDoc struct {
 	Others    []string `json:"others,omitempty"`
 }
 
-func (a *app) published(r *delta.Report, foreign []string) error {
+func documentOf(r *delta.Report) publishedDoc {
 	s := r.Sources[0]
-	d := publishedDoc{Version: r.Version, Files: r.Files, Log: s.Log.String(), Edits: s.Edits, Published: s.Published, Manifest: s.Manifest, Foreign: foreign}
+	d := publishedDoc{Version: r.Version, Files: r.Files, Log: s.Log.String(), Edits: s.Edits, Published: s.Published, Manifest: s.Manifest}
 	d.Behind = d.Edits - min(d.Edits, d.Published)
 	for _, log := range r.Others {
 		d.Others = append(d.Others, log.String())
@@ -183,6 +190,12 @@ func (a *app) published(r *delta.Report, foreign []string) error {
 	if s.Err != nil {
 		d.Error = s.Err.Error()
 	}
+	return d
+}
+
+func (a *app) published(r *delta.Report, foreign []string) error {
+	d := documentOf(r)
+	d.Foreign = foreign
 	if a.json {
 		return a.print(d)
 	}

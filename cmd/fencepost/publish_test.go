@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
@@ -82,6 +84,30 @@ func TestPublishAnotherLog(t *testing.T) {
 	}
 	if got := must(t, "", "publish", url); !strings.Contains(got, "version    1, with 1 files") {
 		t.Error(got)
+	}
+}
+
+// TestPublishWatchJSON: each version that is published is a line.
+func TestPublishWatchJSON(t *testing.T) {
+	url := "file://" + t.TempDir() + "/log"
+	must(t, "", "init", url)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var out, errs buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: store.Open}
+	ended := make(chan int)
+	go func() { ended <- a.run(ctx, []string{"publish", "--watch", "--json", "--every", "10ms", url}) }()
+	for n := 1; n <= 2; n++ {
+		commitParquet(t, url, uint64(n))
+		eventually(t, "a line", func() bool { return strings.Count(out.String(), "\n") == n })
+		var d publishedDoc
+		lines := strings.Split(out.String(), "\n")
+		if err := json.Unmarshal([]byte(lines[n-1]), &d); err != nil || d.Version != int64(n) || d.Published != uint64(n) {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	cancel(&interrupted{syscall.SIGTERM})
+	if got := <-ended; got != 143 {
+		t.Errorf("status %d: %s", got, &errs)
 	}
 }
 

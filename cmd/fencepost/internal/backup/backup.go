@@ -39,8 +39,19 @@ type note struct {
 	// Chained says that the chain after the floor is copied, so that only what the pin holds
 	// is left to do.
 	Chained bool `json:"chained"`
+	// Chain is where the chain of the copy ends, once Chained is set. Earlier programs did not note it.
+	Chain *ending `json:"chain,omitempty"`
 	// Done says that the backup is complete.
 	Done bool `json:"done"`
+	// Previous is the complete backup that is being brought up to date. Until Done is set it can be
+	// restored: nothing that it has is deleted or replaced before.
+	Previous *complete `json:"previous,omitempty"`
+}
+
+// complete is a backup that is complete, although a later one has begun in the same place.
+type complete struct {
+	Version uint64 `json:"version"`
+	Chain   ending `json:"chain"`
 }
 
 // Report says what a backup or a restore has copied. It marshals to JSON.
@@ -68,7 +79,7 @@ type Options struct {
 	// Files is the store for the files of the table, if the log keeps them in a second one: that
 	// of the log that is backed up, or of the restored one.
 	Files store.Store
-	// Probe configures the probe of Files, before a log is restored.
+	// Probe configures the probe of the store to which a log is restored, and of Files without Open.
 	Probe *probe.Options
 	// NoVerify leaves out reading the copy.
 	NoVerify bool
@@ -125,30 +136,64 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 		return nil, err
 	}
 	b.tryServer(ctx)
-	for n := 1; ; n++ {
-		err := b.run(ctx)
-		if !errors.Is(err, errGone) || n == attempts {
-			if err != nil {
-				return b.report, err
-			}
-			break
+	if err := b.complete(ctx); err != nil {
+		return b.report, err
+	}
+	// guard:backup-resumed. A backup that went on with an earlier one is brought up to date before it
+	// reports success. Without this check: Monday's backup is killed after it has copied the chain;
+	// records are acknowledged; Tuesday's backup goes on with Monday's, does not list the chain again,
+	// and succeeds; the log is lost; the records are not in the backup of Tuesday.
+	//
+	//mutant:replace b.resumed => false
+	if b.resumed {
+		o.Note("that backup is complete; now it is brought up to date")
+		err := b.restart(ctx)
+		if err == nil {
+			err = b.complete(ctx)
 		}
-		o.Note("the log was compacted meanwhile; beginning with a newer version")
-		if err := b.restart(ctx); err != nil {
+		if err != nil {
 			return b.report, err
 		}
-	}
-	if err := check(ctx, to, nil, b.report, &o); err != nil {
-		return b.report, err
-	}
-	b.note.Done = true
-	if err := b.save(ctx); err != nil {
-		return b.report, err
 	}
 	if err := r.Unpin(ctx, b.note.Pin); err != nil && !errors.Is(err, reader.ErrNoPin) {
 		return b.report, fmt.Errorf("the backup is complete, but its pin %q is not removed: %w", b.note.Pin, err)
 	}
 	return b.report, nil
+}
+
+// complete copies until the backup is whole, and says so in the note.
+func (b *making) complete(ctx context.Context) error {
+	for n := 1; ; n++ {
+		err := b.run(ctx)
+		if !errors.Is(err, errGone) || n == attempts {
+			if err != nil {
+				return err
+			}
+			break
+		}
+		b.Note("the log was compacted meanwhile; beginning with a newer version")
+		if err := b.restart(ctx); err != nil {
+			return err
+		}
+	}
+	// An earlier backup to this place has its manifest still. To the copy it would look like the rest of
+	// what somebody has deleted.
+	if err := check(ctx, oneVersion{b.to, b.m.Version}, nil, b.note.Chain, b.report, &b.Options); err != nil {
+		return err
+	}
+	b.note.Done, b.note.Previous = true, nil
+	if err := b.save(ctx); err != nil {
+		return err
+	}
+	// A copy has one version. Those of earlier backups go last: until now the last complete one needs its own.
+	var older []string
+	for key := range b.have {
+		if v, ok := layout.ParseManifestKey(key); ok && v != b.m.Version {
+			older = append(older, key)
+			delete(b.have, key)
+		}
+	}
+	return store.DeleteAll(ctx, b.to, older, nil)
 }
 
 // making is a backup under way.
@@ -161,6 +206,8 @@ type making struct {
 	note   note
 	m      *state.Manifest
 	end    fence.Position // of the chain that was copied
+	// resumed says that an earlier call has copied the chain.
+	resumed bool
 }
 
 // pinName is the name of the pin of a backup, the same each time.
@@ -198,6 +245,7 @@ func (b *making) prepare(ctx context.Context) (err error) {
 		for _, p := range pins {
 			if p.Name == b.note.Pin && p.Version == b.note.Version && !p.Expired {
 				b.Note("going on with the backup of version %d that began %s", p.Version, b.note.Begun.Local().Format(time.RFC3339))
+				b.resumed = true
 				b.m, _, err = b.source.At(ctx, p.Version)
 				return err
 			}
@@ -218,8 +266,16 @@ func (b *making) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	previous := b.note.Previous
+	if b.note.Done {
+		previous = nil
+		if b.note.Chain != nil {
+			previous = &complete{b.note.Version, *b.note.Chain}
+		}
+	}
 	// Pins of an earlier attempt have the same name. They go with this one.
-	b.note = note{Format: document.Format, Log: b.format.Log, Source: b.from.Traits().Name, Version: p.Version, Pin: name, Begun: time.Now().UTC()}
+	b.resumed = false
+	b.note = note{Format: document.Format, Log: b.format.Log, Source: b.from.Traits().Name, Version: p.Version, Pin: name, Begun: time.Now().UTC(), Previous: previous}
 	if b.format.Files != nil {
 		b.note.Files, b.note.Requires = b.files.from.Traits().Name, []string{needsFiles}
 	}
@@ -252,11 +308,15 @@ func (b *making) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	end := ending{b.report.End, b.end}
+	if err := b.note.Chain.check(end, b.to, "make another backup, in a place of its own"); err != nil {
+		return err
+	}
 	if err := b.all(ctx, files); err != nil {
 		return err
 	}
 	if !b.note.Chained {
-		b.note.Chained = true
+		b.note.Chained, b.note.Chain = true, &end
 		if err := b.save(ctx); err != nil {
 			return err
 		}
@@ -277,19 +337,7 @@ func (b *making) run(ctx context.Context) error {
 	if err := b.all(ctx, []item{{layout.ManifestKey(b.m.Version), -1}}); err != nil {
 		return err
 	}
-	if err := b.copyFormat(ctx); err != nil {
-		return err
-	}
-	// A copy has one version. Those of earlier backups to this place would look like the rest
-	// of what somebody has deleted.
-	var older []string
-	for key := range b.have {
-		if v, ok := layout.ParseManifestKey(key); ok && v != b.m.Version {
-			older = append(older, key)
-			delete(b.have, key)
-		}
-	}
-	return store.DeleteAll(ctx, b.to, older, nil)
+	return b.copyFormat(ctx)
 }
 
 // chain copies the objects from the floor on.
@@ -308,7 +356,16 @@ func (b *making) chain(ctx context.Context) error {
 			b.total.Add(info.Size)
 		}
 	}
-	return b.all(ctx, items)
+	err := b.all(ctx, items)
+	if differs, ok := errors.AsType[*otherError](err); ok {
+		// What is not confirmed yet may be a zombie's junk in a hole that pruning has left.
+		if p, ok := layout.ParseDataKey(differs.key); ok {
+			if floor, ferr := b.source.Floor(ctx); ferr == nil && p.Before(floor) {
+				return fmt.Errorf("%w: %w", errGone, err)
+			}
+		}
+	}
+	return err
 }
 
 // newFiles returns the files that are live at the end of the chain that was copied and not at
@@ -429,8 +486,9 @@ func (b *making) lock(ctx context.Context, prefix string) error {
 	return fmt.Errorf("%w: below %s", errGone, prefix)
 }
 
-// check verifies a copy, whose files are in a second store unless that is nil.
-func check(ctx context.Context, st, files store.Store, report *Report, o *Options) error {
+// check verifies a copy, whose files are in a second store unless that is nil, and whether its chain
+// ends where it should.
+func check(ctx context.Context, st, files store.Store, chain *ending, report *Report, o *Options) error {
 	if o.NoVerify {
 		return nil
 	}
@@ -442,6 +500,9 @@ func check(ctx context.Context, st, files store.Store, report *Report, o *Option
 	}
 	if !v.OK() {
 		return fmt.Errorf("%w: the copy in %s is not whole: %v; run `fencepost verify --copy` there", fence.ErrCorrupt, st.Traits().Name, v.Problems[0])
+	}
+	if err := chain.check(ending{v.End, v.Tail}, st, "nothing there can be relied on"); err != nil {
+		return err
 	}
 	report.Verified, report.First, report.End = true, v.First, v.End
 	return nil

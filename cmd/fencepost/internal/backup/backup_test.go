@@ -213,7 +213,7 @@ func TestBackupOfABusyLog(t *testing.T) {
 		if p := pins(t, st); len(p) > 0 {
 			t.Errorf("every %d: left are the pins %q", every, p)
 		}
-		if _, err := backup.Restore(t.Context(), to, restored, nil); err != nil {
+		if _, err := backup.Restore(t.Context(), to, restored, quick); err != nil {
 			t.Fatalf("every %d: %v", every, err)
 		}
 		if again := contents(t, restored); !slices.Equal(again, got) {
@@ -257,7 +257,7 @@ func TestResume(t *testing.T) {
 	if p := pins(t, src); len(p) > 0 {
 		t.Errorf("left are the pins %q", p)
 	}
-	if n := killed(t, restored, func(to store.Store) (*backup.Report, error) { return backup.Restore(t.Context(), back, to, nil) }); n == 0 {
+	if n := killed(t, restored, func(to store.Store) (*backup.Report, error) { return backup.Restore(t.Context(), back, to, quick) }); n == 0 {
 		t.Error("the last restore has copied everything again")
 	}
 	if got := contents(t, restored); !slices.Equal(got, want) {
@@ -305,10 +305,10 @@ func TestRefused(t *testing.T) {
 	for says, run := range map[string]func() (*backup.Report, error){
 		"holds no backup":       func() (*backup.Report, error) { return backup.Make(t.Context(), src, other, nil) },
 		"holds a backup of log": func() (*backup.Report, error) { return backup.Make(t.Context(), other, done, nil) },
-		"a log in":              func() (*backup.Report, error) { return backup.Restore(t.Context(), done, src, nil) },
-		"is not empty":          func() (*backup.Report, error) { return backup.Restore(t.Context(), done, foreign, nil) },
-		"is not complete":       func() (*backup.Report, error) { return backup.Restore(t.Context(), half, memstore.New(nil), nil) },
-		"has no backup.json":    func() (*backup.Report, error) { return backup.Restore(t.Context(), src, memstore.New(nil), nil) },
+		"a log in":              func() (*backup.Report, error) { return backup.Restore(t.Context(), done, src, quick) },
+		"is not empty":          func() (*backup.Report, error) { return backup.Restore(t.Context(), done, foreign, quick) },
+		"is not complete":       func() (*backup.Report, error) { return backup.Restore(t.Context(), half, memstore.New(nil), quick) },
+		"has no backup.json":    func() (*backup.Report, error) { return backup.Restore(t.Context(), src, memstore.New(nil), quick) },
 		"no log here":           func() (*backup.Report, error) { return backup.Make(t.Context(), memstore.New(nil), done, nil) },
 	} {
 		if _, err := run(); err == nil || !strings.Contains(err.Error(), says) {
@@ -333,7 +333,7 @@ func TestRotOfTheNote(t *testing.T) {
 		rotten[bit/8] ^= 1 << (bit % 8)
 		fixture.Put(t, to, backup.NoteKey, rotten)
 		back := memstore.New(nil)
-		if _, err := backup.Restore(t.Context(), to, back, nil); !errors.Is(err, fence.ErrCorrupt) {
+		if _, err := backup.Restore(t.Context(), to, back, quick); !errors.Is(err, fence.ErrCorrupt) {
 			t.Fatalf("bit %d: restore: %v", bit, err)
 		}
 		for info := range back.List(t.Context(), "", nil) {
@@ -370,7 +370,7 @@ func TestRotIsFound(t *testing.T) {
 	if _, err := backup.Make(t.Context(), src, rotten, nil); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "not whole") {
 		t.Errorf("%v", err)
 	}
-	if _, err := backup.Restore(t.Context(), to, memstore.New(nil), nil); err == nil || !strings.Contains(err.Error(), "not complete") {
+	if _, err := backup.Restore(t.Context(), to, memstore.New(nil), quick); err == nil || !strings.Contains(err.Error(), "not complete") {
 		t.Errorf("%v", err)
 	}
 }
@@ -403,7 +403,7 @@ func TestServerSide(t *testing.T) {
 		if always && copies != 2 || !always && copies < r.Objects {
 			t.Errorf("ignored: %v: %d copies for %d objects", always, copies, r.Objects)
 		}
-		if _, err := backup.Restore(t.Context(), at("backup"), at("restored"), nil); err != nil {
+		if _, err := backup.Restore(t.Context(), at("backup"), at("restored"), quick); err != nil {
 			t.Error(err)
 		}
 		if got := contents(t, at("restored")); !slices.Equal(got, want) {
@@ -445,7 +445,7 @@ func TestVerifyOfTheRestored(t *testing.T) {
 	if _, err := backup.Make(t.Context(), src, back, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := backup.Restore(t.Context(), back, to, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), back, to, quick); err != nil {
 		t.Fatal(err)
 	}
 	v, err := verify.Run(t.Context(), to, nil)
@@ -481,7 +481,7 @@ func TestEpochsOfTheRestored(t *testing.T) {
 	if _, err := backup.Make(t.Context(), src, back, nil); err != nil {
 		t.Fatal(err)
 	}
-	r, err := backup.Restore(t.Context(), back, to, nil)
+	r, err := backup.Restore(t.Context(), back, to, quick)
 	if err != nil || r.Epoch <= term.Epoch()+backup.EpochGap {
 		t.Fatalf("%+v, %v", r, err)
 	}

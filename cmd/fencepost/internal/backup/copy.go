@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,17 @@ const (
 // errGone: an object is not in the log any more.
 var errGone = errors.New("an object is gone")
 
+// compared is up to which size an object is read if the destination has one of its name. Seals, locks
+// and short data have equal sizes also in two histories of one log; of larger objects that is unlikely.
+const compared = 4 << 10
+
+// otherError: the destination has another object of the same name.
+type otherError struct{ key, what, place, advice string }
+
+func (e *otherError) Error() string {
+	return fmt.Sprintf("%s %s: %s", e.place, e.advice, e.what)
+}
+
 // transfer copies the objects of a log from one place to another.
 type transfer struct {
 	from, to store.Store
@@ -36,6 +48,8 @@ type transfer struct {
 	// has them in a second store.
 	log, files way
 	progress   func(done, total int64)
+	// advice is what people are told if the destination has another object of the same name.
+	advice string
 
 	done, total atomic.Int64
 	mu          sync.Mutex
@@ -44,7 +58,7 @@ type transfer struct {
 
 // begin is a transfer whose files take the way of all objects.
 func begin(from, to store.Store, report *Report, o *Options) *transfer {
-	t := &transfer{from: from, to: to, report: report, log: way{from: from, to: to, sample: layout.FormatKey, tmp: layout.TmpPrefix}}
+	t := &transfer{from: from, to: to, report: report, advice: "has another history of this log: back up to a place of its own", log: way{from: from, to: to, sample: layout.FormatKey, tmp: layout.TmpPrefix}}
 	t.progress = func(done, total int64) { o.Progress("copying", done, total) }
 	return t
 }
@@ -130,11 +144,16 @@ func (t *transfer) all(ctx context.Context, items []item) error {
 		}
 		g.Go(func() error {
 			if size, ok := t.present(it.key); ok && (it.size < 0 || size == it.size) {
+				if it.size <= compared {
+					if err := t.same(ctx, it.key); err != nil {
+						return err
+					}
+				}
 				t.count(it.key, size, true)
 				return nil
 			} else if ok {
 				w, _, name := t.way(it.key)
-				return fmt.Errorf("%s in %s has %d bytes, not %d: it is not of this backup", name, w.to.Traits().Name, size, it.size)
+				return &otherError{it.key, fmt.Sprintf("its %s has %d bytes, not %d", name, size, it.size), w.to.Traits().Name, t.advice}
 			}
 			n, err := t.one(ctx, it)
 			if err != nil {
@@ -148,6 +167,25 @@ func (t *transfer) all(ctx context.Context, items []item) error {
 		})
 	}
 	return g.Wait()
+}
+
+// same compares an object with the one of its name in the destination.
+func (t *transfer) same(ctx context.Context, key string) error {
+	w, from, to := t.way(key)
+	want, _, err := store.Read(ctx, w.from, from, &store.ReadOptions{Limit: small})
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return nil // only its size is compared
+	case errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("%w: %w", errGone, err)
+	case err != nil:
+		return err
+	}
+	got, _, err := store.Read(ctx, w.to, to, &store.ReadOptions{Limit: small})
+	if err == nil && !bytes.Equal(got, want) {
+		return &otherError{key, "its " + to + " has other content", w.to.Traits().Name, t.advice}
+	}
+	return err
 }
 
 // present returns the size of an object that the destination has.
@@ -203,7 +241,11 @@ func (t *transfer) attempt(ctx context.Context, it item) (int64, error) {
 		}
 		switch {
 		case errors.Is(err, store.ErrPrecondition):
-			return w.there(ctx, to, found.Size)
+			n, err := w.there(ctx, to, found.Size)
+			if err == nil && n <= compared {
+				err = t.same(ctx, it.key)
+			}
+			return n, err
 		case !errors.Is(err, store.ErrUnsupported) && !errors.Is(err, store.ErrRange):
 			return found.Size, err
 		}

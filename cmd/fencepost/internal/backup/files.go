@@ -50,7 +50,10 @@ func apart(second, backup store.Store) error {
 
 // copyFormat makes the backup a log, with its files in its own store.
 func (b *making) copyFormat(ctx context.Context) error {
-	if _, there := b.present(layout.FormatKey); there || b.format.Files == nil {
+	if size, there := b.present(layout.FormatKey); there {
+		b.count(layout.FormatKey, size, true) // a log that was restored from this backup has another one
+		return nil
+	} else if b.format.Files == nil {
 		return b.all(ctx, []item{{layout.FormatKey, -1}})
 	}
 	f := b.format
@@ -177,7 +180,7 @@ func taken(second store.Store, log fence.ID, home string) error {
 // restoreFormat makes the destination a log.
 func (t *transfer) restoreFormat(ctx context.Context, f *manifest.Format) error {
 	if f.Files == nil {
-		return t.all(ctx, []item{{layout.FormatKey, -1}})
+		return t.createFormat(ctx, f)
 	}
 	// guard:restore-mark-last. A restore reads the mark of its log again after the last copy, and before
 	// it creates format.json. Without this check: a restore to A hangs; the operator takes it for dead,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/fencepost/fencepost/fence"
@@ -13,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
 )
 
 // EpochGap is how far the epochs of a restored log are after those of the backup. The
@@ -36,10 +38,15 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	if err := document.Decode(NoteKey, body, &n, needsFiles); err != nil {
 		return nil, fmt.Errorf("the backup in %s cannot be restored; restore another one, or an older version of this object: %w", from.Traits().Name, err)
 	}
-	if !n.Done {
+	switch {
+	case !n.Done && n.Previous != nil:
+		o.Note("the backup is being brought up to date, or that was interrupted; restoring version %d, which was complete before", n.Previous.Version)
+		n.Version, n.Chain = n.Previous.Version, &n.Previous.Chain
+	case !n.Done:
 		return nil, fmt.Errorf("the backup in %s is not complete: run `fencepost backup` again, or restore another one", from.Traits().Name)
 	}
 	t := begin(from, to, &Report{Log: n.Log, Version: n.Version}, &o)
+	t.advice = "is not empty, and differs from the backup: restore to an empty place"
 	if err := t.filesIn(n, o.Files); err != nil {
 		return nil, err
 	}
@@ -66,6 +73,7 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	if err != nil {
 		return nil, err
 	}
+	maps.DeleteFunc(source, func(key string, _ int64) bool { return n.later(key) })
 	var items []item
 	for key, size := range source {
 		_, there := t.have[key]
@@ -83,6 +91,15 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	if err != nil {
 		return t.report, err
 	}
+	// guard:restore-probed. A restore probes the place of the log before it writes anything there, as for a
+	// new log, and its format.json has this report. Without this check: a log is restored to a server that
+	// ignores conditions; the report of the original's store says that all is well; two leaders append to
+	// one slot, and both are told that their records are safe.
+	//
+	//mutant:replace err != nil => err != nil && false
+	if f.Probe, err = probing(ctx, to, &o); err != nil {
+		return t.report, err
+	}
 	if err := t.claim(ctx, &f, source, &o); err != nil {
 		return t.report, err
 	}
@@ -94,14 +111,39 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	if err != nil {
 		return t.report, err
 	}
-	if t.report.Epoch, err = raise(ctx, to, m.Roles[layout.Writer].Epoch); err != nil {
+	if err := n.Chain.endOf(ctx, to, &f, m, lost(to)); err != nil {
+		return t.report, err
+	}
+	if t.report.Epoch, err = raise(ctx, from, to, m.Roles[layout.Writer].Epoch); err != nil {
 		return t.report, err
 	}
 	// Last, what makes it a log.
 	if err := t.restoreFormat(ctx, &f); err != nil {
 		return t.report, err
 	}
-	return t.report, finish(ctx, to, t.report, &o)
+	return t.report, finish(ctx, to, n.Chain, t.report, &o)
+}
+
+// later reports whether an object of a backup does not belong to the version that is restored: an
+// update that has not ended has copied it, or has not deleted it yet.
+func (n *note) later(key string) bool {
+	p, data := layout.ParseDataKey(key)
+	return other(key, n.Version) || data && n.Chain != nil && !p.Before(n.Chain.Slot)
+}
+
+// lost says what to do about a backup that has lost the end of its chain.
+func lost(to store.Store) string {
+	return fmt.Sprintf("restore another backup, to another place than %s; or look for older versions of these objects in the place of the backup", to.Traits().Name)
+}
+
+// probing probes the place of the restored log.
+func probing(ctx context.Context, to store.Store, o *Options) (*probe.Report, error) {
+	o.Progress("probing", 0, 0)
+	report, err := probe.Run(ctx, to, o.Probe)
+	if err != nil {
+		return nil, fmt.Errorf("%s; nothing was copied: %w", to.Traits().Name, err)
+	}
+	return report, nil
 }
 
 // fits refuses a place, or a store for files, that has something that is not in the backup.
@@ -153,12 +195,15 @@ func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Opt
 	case m.Version != n.Version, rec.Holder != layout.RestoreHolder:
 		return fmt.Errorf("there is a log in %s already: it is the log of the backup, and has been used since; nothing was copied; restore to an empty place", name)
 	}
+	if err := n.Chain.endOf(ctx, to, &f, m, lost(to)); err != nil {
+		return err
+	}
 	report.Epoch = rec.Epoch + 1
-	return finish(ctx, to, report, o)
+	return finish(ctx, to, n.Chain, report, o)
 }
 
 // finish checks a log that was restored.
-func finish(ctx context.Context, to store.Store, report *Report, o *Options) error {
+func finish(ctx context.Context, to store.Store, chain *ending, report *Report, o *Options) error {
 	log, err := state.Open(ctx, to, nil)
 	if err != nil {
 		return err
@@ -168,12 +213,24 @@ func finish(ctx context.Context, to store.Store, report *Report, o *Options) err
 		return err
 	}
 	report.First, report.End = m.First(), m.Tail().Offset
-	return check(ctx, to, o.Files, report, o)
+	if chain != nil {
+		report.End = chain.Records
+	}
+	return check(ctx, to, o.Files, chain, report, o)
 }
 
-// raise makes the election of a restored log go on at a later epoch, and returns it. Written
-// is the last epoch that the manifest knows.
-func raise(ctx context.Context, st store.Store, written fence.Epoch) (fence.Epoch, error) {
+// raise makes the election of a restored log go on at a later epoch than the one in the backup, and
+// returns it. Written is the last epoch that the manifest knows.
+func raise(ctx context.Context, from, st store.Store, written fence.Epoch) (fence.Epoch, error) {
+	original, err := leader.New(from, layout.LockPrefix, nil)
+	if err != nil {
+		return 0, err
+	}
+	base, err := original.Leader(ctx)
+	if ignore(err, leader.ErrNoLeader) != nil {
+		return 0, err
+	}
+	least := fence.Epoch(min(uint64(max(base.Epoch, written))+EpochGap, 1<<62))
 	who := &leader.Options{Identity: layout.RestoreHolder, NoPrune: true}
 	e, err := leader.New(st, layout.LockPrefix, who)
 	if err != nil {
@@ -183,14 +240,20 @@ func raise(ctx context.Context, st store.Store, written fence.Epoch) (fence.Epoc
 	if ignore(err, leader.ErrNoLeader) != nil {
 		return 0, err
 	}
-	if rec.Holder == who.Identity {
+	// guard:restore-epochs. A restore takes a lock for its own only if that is a gap of epochs after the
+	// newest lock in the backup. Without this check: a restored log is backed up at once, so that its newest
+	// lock is that of the restore; it lives on with later epochs, and is lost; a restore of the backup finds
+	// the lock, and makes no gap; a zombie shares its epoch with a new leader, and gates accept both.
+	//
+	//mutant:replace rec.Epoch >= least => true
+	if rec.Holder == who.Identity && rec.Epoch >= least {
 		return rec.Epoch + 1, nil // done by an earlier call
 	}
 	// Its holder leads elsewhere, if at all: nobody need wait for it here.
 	if _, err := e.StepDown(ctx, &leader.StepDownOptions{Reason: "restored from a backup", Immediate: true}); ignore(err, leader.ErrNoLeader) != nil {
 		return 0, err
 	}
-	who.MinEpoch = min(uint64(max(rec.Epoch, written))+EpochGap, 1<<62)
+	who.MinEpoch = uint64(least)
 	if e, err = leader.New(st, layout.LockPrefix, who); err != nil {
 		return 0, err
 	}

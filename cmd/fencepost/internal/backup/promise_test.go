@@ -1,0 +1,333 @@
+package backup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/verify"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// quick are options of a restore whose probe takes no time.
+var quick = &backup.Options{Probe: quickProbe}
+
+// chained makes a backup that is killed after it has copied the chain, and before it writes its manifest.
+func chained(t *testing.T, src, to store.Store) {
+	t.Helper()
+	broken := errors.New("the process is killed")
+	_, err := backup.Make(t.Context(), src, faultstore.New(to, &faultstore.Options{Hook: func(op faultstore.Op) faultstore.Fault {
+		if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.ManifestPrefix) {
+			return faultstore.Fault{Drop: true, Err: &store.Error{Op: "test", Key: op.Key, Kind: store.ErrDenied, Err: broken}}
+		}
+		return faultstore.Fault{}
+	}}), nil)
+	if !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+}
+
+// TestResumedIsNew: a backup that goes on with an earlier one has also what was acknowledged since.
+func TestResumedIsNew(t *testing.T) {
+	src, to := newLog(t), named("backup")
+	l := begun(t, src)
+	chained(t, src, to)
+	l.lead()
+	want := contents(t, src)
+	r, err := backup.Make(t.Context(), src, to, nil)
+	if err != nil || !r.Verified || int(r.End) != len(want) {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := contents(t, to); !slices.Equal(got, want) {
+		t.Errorf("the backup has %d records, want %d", len(got), len(want))
+	}
+	if p := pins(t, src); len(p) > 0 {
+		t.Errorf("left are the pins %q", p)
+	}
+}
+
+// TestRestoreProbes: a restore refuses a store that ignores conditions, before it writes anything. The
+// format of a restored log has the report of its own store.
+func TestRestoreProbes(t *testing.T) {
+	src, back, bad, good := newLog(t), named("backup"), overwriting{named("bad")}, named("good")
+	begun(t, src)
+	if _, err := backup.Make(t.Context(), src, back, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Restore(t.Context(), back, bad, quick); !errors.Is(err, probe.ErrRefused) {
+		t.Errorf("%v", err)
+	}
+	for info, err := range bad.List(t.Context(), "", nil) {
+		t.Errorf("a restore that was refused has written %s, %v", info.Key, err)
+	}
+	if _, err := backup.Restore(t.Context(), back, good, quick); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := manifest.ReadFormat(t.Context(), good, nil); err != nil || f.Probe == nil || f.Probe.Store != "mem://good" || len(f.Probe.Kept) == 0 {
+		t.Errorf("%+v, %v", f.Probe, err)
+	}
+}
+
+// TestRestoreOfARestored: a log is restored, backed up at once, lives on, and is lost. The log that is
+// restored from that backup has epochs after all of them.
+func TestRestoreOfARestored(t *testing.T) {
+	src, first, one, second, two := newLog(t), named("first"), named("one"), named("second"), named("two")
+	begun(t, src)
+	if _, err := backup.Make(t.Context(), src, first, nil); err != nil {
+		t.Fatal(err)
+	}
+	r1, err := backup.Restore(t.Context(), first, one, quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Make(t.Context(), one, second, nil); err != nil {
+		t.Fatal(err)
+	}
+	e, err := leader.New(one, layout.LockPrefix, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, err := e.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r2, err := backup.Restore(t.Context(), second, two, quick)
+	if err != nil || r2.Epoch <= term.Epoch() || r2.Epoch < r1.Epoch+backup.EpochGap {
+		t.Errorf("the next epoch is %d, after %d, and %d has led: %v", r2.Epoch, r1.Epoch, term.Epoch(), err)
+	}
+	// The same restore again takes the lock that it wrote for its own.
+	if r, err := backup.Restore(t.Context(), second, two, quick); err != nil || r.Epoch != r2.Epoch {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := term.Resign(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// lose deletes the last objects of the chain in a store.
+func lose(t *testing.T, st store.Store, n int) {
+	t.Helper()
+	var all []fence.Position
+	for info, err := range st.List(t.Context(), layout.DataPrefix, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := layout.ParseDataKey(info.Key); ok {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b fence.Position) int {
+		if a.Before(b) {
+			return -1
+		}
+		return 1
+	})
+	for _, p := range all[len(all)-n:] {
+		if err := st.Delete(t.Context(), layout.DataKey(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLostEnd: a backup that has lost the end of its chain is not restored, nor gone on with.
+func TestLostEnd(t *testing.T) {
+	for n := 1; n <= 3; n++ {
+		src, to, half := newLog(t), named("backup"), named("half")
+		begun(t, src)
+		chained(t, src, half)
+		lose(t, half, n)
+		if _, err := backup.Make(t.Context(), src, half, nil); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "objects at its end are lost") {
+			t.Errorf("%d lost: a backup went on: %v", n, err)
+		}
+		if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+			t.Fatal(err)
+		}
+		used := named("used")
+		if _, err := backup.Restore(t.Context(), to, used, quick); err != nil {
+			t.Fatal(err)
+		}
+		all := len(contents(t, used))
+		lose(t, used, n)
+		if _, err := backup.Restore(t.Context(), to, used, &backup.Options{NoVerify: true}); !errors.Is(err, fence.ErrCorrupt) {
+			t.Errorf("%d lost: a restore that was called again: %v", n, err)
+		}
+		lose(t, to, n)
+		back := named("back")
+		_, err := backup.Restore(t.Context(), to, back, &backup.Options{Probe: quickProbe, NoVerify: true})
+		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), fmt.Sprintf("ended after %d records", all)) || !strings.Contains(err.Error(), "restore another backup") {
+			t.Errorf("%d lost: %v", n, err)
+		}
+		if _, err := manifest.ReadFormat(t.Context(), back, nil); err == nil {
+			t.Errorf("%d lost: it became a log", n)
+		}
+	}
+	// Or it loses the end while it is made.
+	src, to := newLog(t), named("backup")
+	begun(t, src)
+	losing := faultstore.New(to, nil)
+	met := losing.BeforeFirst(func(op faultstore.Op) bool {
+		return op.Kind == faultstore.Put && op.Key == layout.FormatKey
+	}, func(context.Context) { lose(t, to, 1) })
+	if _, err := backup.Make(t.Context(), src, losing, nil); !met() || !errors.Is(err, fence.ErrCorrupt) {
+		t.Errorf("%t, %v", met(), err)
+	}
+}
+
+// TestUpdateKeepsTheLast: an update is killed at each of its requests. Whenever that is, the
+// backup can be restored: as it was before, or as it is now.
+func TestUpdateKeepsTheLast(t *testing.T) {
+	src, to := newLog(t), named("backup")
+	l := begun(t, src)
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	before := contents(t, src)
+	l.compact()
+	l.lead()
+	l.compact()
+	l.lead()
+	after := contents(t, src)
+	restored := func() []string {
+		back := memstore.New(nil)
+		if _, err := backup.Restore(t.Context(), to, back, quick); err != nil {
+			t.Fatal(err)
+		}
+		return contents(t, back)
+	}
+	broken := errors.New("the process is killed")
+	for n := int64(1); ; n++ {
+		var requests atomic.Int64
+		_, err := backup.Make(t.Context(), src, faultstore.New(to, &faultstore.Options{Hook: func(op faultstore.Op) faultstore.Fault {
+			if requests.Add(1) >= n {
+				return faultstore.Fault{Drop: true, Err: &store.Error{Op: "test", Key: op.Key, Kind: store.ErrDenied, Err: broken}}
+			}
+			return faultstore.Fault{}
+		}}), nil)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		if got := restored(); !slices.Equal(got, before) && !slices.Equal(got, after) {
+			t.Fatalf("killed after %d requests: %d records, want %d or %d", n, len(got), len(before), len(after))
+		}
+	}
+	if got := restored(); !slices.Equal(got, after) {
+		t.Errorf("%d records, want %d", len(got), len(after))
+	}
+	whole(t, to, &verify.Options{Copy: true})
+}
+
+// TestUpdateIsNotSound: an update that fails its check leaves the last backup.
+func TestUpdateIsNotSound(t *testing.T) {
+	src, to, back := newLog(t), named("backup"), named("back")
+	l := begun(t, src)
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	before := contents(t, src)
+	l.compact()
+	l.lead()
+	losing := faultstore.New(to, nil)
+	met := losing.BeforeFirst(func(op faultstore.Op) bool {
+		return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.ManifestPrefix)
+	}, func(context.Context) { lose(t, to, 1) })
+	if _, err := backup.Make(t.Context(), src, losing, nil); !met() || !errors.Is(err, fence.ErrCorrupt) {
+		t.Fatalf("%t, %v", met(), err)
+	}
+	if _, err := backup.Restore(t.Context(), to, back, quick); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, back); !slices.Equal(got, before) {
+		t.Errorf("%d records, want %d", len(got), len(before))
+	}
+}
+
+// TestAnotherHistory: two logs of one identity have objects of the same names and sizes. A backup of one of
+// them is not brought up to date with the other.
+func TestAnotherHistory(t *testing.T) {
+	src, other, to := newLog(t), memstore.New(nil), named("backup")
+	l := begun(t, src)
+	copyOf(t, src, other)
+	for st, record := range map[store.Store]string{src: "one", other: "two"} {
+		w, err := writer.Open(t.Context(), st, fence.NewToken(l.epoch+1), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Append(t.Context(), [][]byte{[]byte(record)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Make(t.Context(), other, to, nil); err == nil || !strings.Contains(err.Error(), "mem://backup has another history of this log: back up to a place of its own: its data/") || !strings.Contains(err.Error(), "other content") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAnotherHistoryAtOnce: an object that appears in the destination while it is to be copied there by the
+// store, and has the same size, is not taken for the copy.
+func TestAnotherHistoryAtOnce(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	srv := s3stub.Start(nil)
+	defer srv.Close()
+	at := func(prefix string) store.Store {
+		st, err := store.Open(t.Context(), strings.Replace(srv.StoreURL(), "s3://bucket", "s3://bucket/"+prefix, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	src, to := at("log"), at("backup")
+	copyOf(t, newLog(t), src)
+	begun(t, src)
+	met := false
+	listed := noting{to, func() {
+		met = true
+		for info, err := range src.List(t.Context(), layout.DataPrefix, nil) {
+			if err != nil {
+				t.Error(err)
+			}
+			fixture.Put(t, to, info.Key, make([]byte, info.Size))
+		}
+	}}
+	if _, err := backup.Make(t.Context(), src, listed, nil); !met || err == nil || !strings.Contains(err.Error(), "has another history of this log") {
+		t.Errorf("%t, %v", met, err)
+	}
+}
+
+// noting does something before each write of the note.
+type noting struct {
+	store.Store
+	before func()
+}
+
+func (n noting) Unwrap() store.Store { return n.Store }
+
+func (n noting) Put(ctx context.Context, key string, body []byte, o *store.PutOptions) (store.Info, error) {
+	if key == backup.NoteKey {
+		n.before()
+	}
+	return n.Store.Put(ctx, key, body, o)
+}
