@@ -20,7 +20,7 @@ func (a *app) awaitLog(ctx context.Context, url string, g *gauges) error {
 	told := false
 	return a.await(ctx, url, "log", "the first append, or fencepost init, makes it", g, func(st store.Store) error {
 		_, err := manifest.ReadFormat(ctx, st, nil)
-		if err != nil && !told { // once: it lists
+		if errors.Is(err, manifest.ErrNotInitialized) && !told { // once: it lists
 			told = true
 			err = orphaned(ctx, st, err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,5 +105,12 @@ func (c *consumer) close(ctx context.Context, err error) error {
 	}
 	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), 10*time.Second, errors.New("the store does not answer"))
 	defer cancel()
-	return errors.Join(err, c.commit(ctx))
+	failed := c.commit(ctx)
+	if failed != nil {
+		failed = fmt.Errorf("the position of %s is not written: %w", c.name, failed)
+		if errors.Is(err, errQuiet) {
+			return failed // somebody must be told
+		}
+	}
+	return errors.Join(err, failed)
 }

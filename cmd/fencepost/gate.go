@@ -187,7 +187,11 @@ must not be on a network file system.`,
 func (a *app) lockGate(ctx context.Context, f *os.File) error {
 	began, said := time.Now(), false
 	for {
-		if held, err := lockFile(f); held || err != nil {
+		held, err := lockFile(f)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if held || err != nil {
 			return err
 		}
 		if !said && time.Since(began) > a.patience {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,13 +86,14 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 	defer cancel(nil)
 	patience := time.AfterFunc(t.wait, func() { cancel(tooLong) })
 	defer patience.Stop()
-	lo.Hooks.Elected = func(leader.Election) { patience.Stop() } // from then on it works
+	var elected atomic.Bool
+	lo.Hooks.Elected = func(leader.Election) { elected.Store(true); patience.Stop() } // from then on it works
 	comp, err := compactor.New(st, &compactor.Options{Leader: &lo, Logger: a.log})
 	if err != nil {
 		return &kindError{errUsage, err}
 	}
 	if err := comp.Truncate(waiting, t.before); err != nil {
-		if ctx.Err() == nil && waiting.Err() != nil {
+		if ctx.Err() == nil && waiting.Err() != nil && !elected.Load() {
 			return tooLong
 		}
 		return err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/document"
@@ -36,10 +38,9 @@ type note struct {
 	Version uint64    `json:"version"`
 	Pin     string    `json:"pin"`
 	Begun   time.Time `json:"begun"`
-	// Chained says that the chain after the floor is copied, so that only what the pin holds
-	// is left to do.
-	Chained bool `json:"chained"`
-	// Chain is where the chain of the copy ends, once Chained is set. Earlier programs did not note it.
+	// Run is new with each version that a backup begins: two processes never write the same note.
+	Run string `json:"run"`
+	// Chain is where the chain of the copy ends, once Done is set.
 	Chain *ending `json:"chain,omitempty"`
 	// Done says that the backup is complete.
 	Done bool `json:"done"`
@@ -139,22 +140,6 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 	if err := b.complete(ctx); err != nil {
 		return b.report, err
 	}
-	// guard:backup-resumed. A backup that went on with an earlier one is brought up to date before it
-	// reports success. Without this check: Monday's backup is killed after it has copied the chain;
-	// records are acknowledged; Tuesday's backup goes on with Monday's, does not list the chain again,
-	// and succeeds; the log is lost; the records are not in the backup of Tuesday.
-	//
-	//mutant:replace b.resumed => false
-	if b.resumed {
-		o.Note("that backup is complete; now it is brought up to date")
-		err := b.restart(ctx)
-		if err == nil {
-			err = b.complete(ctx)
-		}
-		if err != nil {
-			return b.report, err
-		}
-	}
 	if err := r.Unpin(ctx, b.note.Pin); err != nil && !errors.Is(err, reader.ErrNoPin) {
 		return b.report, fmt.Errorf("the backup is complete, but its pin %q is not removed: %w", b.note.Pin, err)
 	}
@@ -206,8 +191,8 @@ type making struct {
 	note   note
 	m      *state.Manifest
 	end    fence.Position // of the chain that was copied
-	// resumed says that an earlier call has copied the chain.
-	resumed bool
+	// noted is the object version of the note, empty if there is none.
+	noted store.Version
 }
 
 // pinName is the name of the pin of a backup, the same each time.
@@ -221,7 +206,8 @@ func (b *making) prepare(ctx context.Context) (err error) {
 	if b.have, err = existing(ctx, b.to, ""); err != nil {
 		return err
 	}
-	body, _, err := store.Read(ctx, b.to, NoteKey, &store.ReadOptions{Limit: 1 << 20})
+	body, info, err := store.Read(ctx, b.to, NoteKey, &store.ReadOptions{Limit: 1 << 20})
+	b.noted = info.Version
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		if len(b.have) > 0 {
@@ -235,20 +221,6 @@ func (b *making) prepare(ctx context.Context) (err error) {
 		}
 		if b.note.Log != b.format.Log {
 			return fmt.Errorf("%s holds a backup of log %v, and this is log %v", b.to.Traits().Name, b.note.Log, b.format.Log)
-		}
-	}
-	if b.note.Chained && !b.note.Done {
-		pins, err := b.reader.Pins(ctx)
-		if err != nil {
-			return err
-		}
-		for _, p := range pins {
-			if p.Name == b.note.Pin && p.Version == b.note.Version && !p.Expired {
-				b.Note("going on with the backup of version %d that began %s", p.Version, b.note.Begun.Local().Format(time.RFC3339))
-				b.resumed = true
-				b.m, _, err = b.source.At(ctx, p.Version)
-				return err
-			}
 		}
 	}
 	return b.restart(ctx)
@@ -274,8 +246,7 @@ func (b *making) restart(ctx context.Context) error {
 		}
 	}
 	// Pins of an earlier attempt have the same name. They go with this one.
-	b.resumed = false
-	b.note = note{Format: document.Format, Log: b.format.Log, Source: b.from.Traits().Name, Version: p.Version, Pin: name, Begun: time.Now().UTC(), Previous: previous}
+	b.note = note{Format: document.Format, Run: uuid.NewString(), Log: b.format.Log, Source: b.from.Traits().Name, Version: p.Version, Pin: name, Begun: time.Now().UTC(), Previous: previous}
 	if b.format.Files != nil {
 		b.note.Files, b.note.Requires = b.files.from.Traits().Name, []string{needsFiles}
 	}
@@ -290,7 +261,23 @@ func (b *making) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return replace(ctx, b.to, NoteKey, body)
+	// guard:backup-alone. A backup writes its note only over the one that it has written or read last.
+	// Without this check: backup A verifies version 1, and sleeps; backup B to the same place completes
+	// version 2, and deletes the manifest of version 1; A wakes, and notes that version 1 is complete; a
+	// restore looks for version 1, and the backup of B is of no use.
+	//
+	//mutant:replace b.noted == "" => b.noted == "never"
+	var info store.Info
+	if b.noted == "" {
+		info, err = store.Create(ctx, b.to, NoteKey, body, nil)
+	} else {
+		info, err = store.Swap(ctx, b.to, NoteKey, body, b.noted, nil)
+	}
+	if errors.Is(err, store.ErrPrecondition) {
+		return fmt.Errorf("another backup to %s has begun meanwhile, and this one ends: %w", b.to.Traits().Name, err)
+	}
+	b.noted = info.Version
+	return err
 }
 
 // run copies the version, and the chain after its floor.
@@ -299,27 +286,16 @@ func (b *making) run(ctx context.Context) error {
 	b.done.Store(0)
 	b.total.Store(0)
 	// First what no pin holds.
-	if !b.note.Chained {
-		if err := b.chain(ctx); err != nil {
-			return err
-		}
+	if err := b.chain(ctx); err != nil {
+		return err
 	}
 	files, err := b.newFiles(ctx)
 	if err != nil {
 		return err
 	}
-	end := ending{b.report.End, b.end}
-	if err := b.note.Chain.check(end, b.to, "make another backup, in a place of its own"); err != nil {
-		return err
-	}
+	b.note.Chain = &ending{b.report.End, b.end}
 	if err := b.all(ctx, files); err != nil {
 		return err
-	}
-	if !b.note.Chained {
-		b.note.Chained, b.note.Chain = true, &end
-		if err := b.save(ctx); err != nil {
-			return err
-		}
 	}
 	items, err := b.named(ctx)
 	if err != nil {
@@ -373,15 +349,9 @@ func (b *making) chain(ctx context.Context) error {
 func (b *making) newFiles(ctx context.Context) ([]item, error) {
 	source := &chain.Source{Store: b.to, Log: b.format.Log, Limits: b.format.Limits}
 	follow := &chain.Follower{Source: source, Floor: b.source.Floor}
-	walk := follow.Walk
-	if b.note.Chained {
-		// An earlier call has confirmed the chain of this copy. Nobody else writes or prunes there, so it
-		// is still the history, however far the log's floor has moved.
-		walk = source.Walk
-	}
 	added := map[string]int64{}
 	b.report.End, b.end = b.m.Floor.Offset, b.m.Floor.Position
-	for step, err := range walk(ctx, b.m.Floor) {
+	for step, err := range follow.Walk(ctx, b.m.Floor) {
 		if err != nil {
 			return nil, moved(err)
 		}
@@ -400,18 +370,16 @@ func (b *making) newFiles(ctx context.Context) ([]item, error) {
 			delete(added, key)
 		}
 	}
-	if !b.note.Chained {
-		// guard:backup-chain. A backup reads the log's floor after it has copied the chain. If the floor has
-		// passed the end of the copy, or the first seal in it, the backup begins anew. Without this check: a
-		// compactor deletes slot 1/4 and sleeps before it deletes 1/2 and 1/3; zombie Z puts its late seal
-		// into the hole 1/4; a backup of an older version copies 1/2, 1/3 and this seal; the seal leads to
-		// an epoch without objects, so the chain of the copy ends there; the backup lacks records of 1/4 and
-		// later, which were acknowledged before it began.
-		//
-		//mutant:replace follow.Tail(ctx, b.end) => error(nil)
-		if err := follow.Tail(ctx, b.end); err != nil {
-			return nil, moved(err)
-		}
+	// guard:backup-chain. A backup reads the log's floor after it has copied the chain. If the floor has
+	// passed the end of the copy, or the first seal in it, the backup begins anew. Without this check: a
+	// compactor deletes slot 1/4 and sleeps before it deletes 1/2 and 1/3; zombie Z puts its late seal
+	// into the hole 1/4; a backup of an older version copies 1/2, 1/3 and this seal; the seal leads to
+	// an epoch without objects, so the chain of the copy ends there; the backup lacks records of 1/4 and
+	// later, which were acknowledged before it began.
+	//
+	//mutant:replace follow.Tail(ctx, b.end) => error(nil)
+	if err := follow.Tail(ctx, b.end); err != nil {
+		return nil, moved(err)
 	}
 	var items []item
 	for key, size := range added {

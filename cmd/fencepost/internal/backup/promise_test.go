@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
@@ -144,14 +147,87 @@ func lose(t *testing.T, st store.Store, n int) {
 	}
 }
 
-// TestLostEnd: a backup that has lost the end of its chain is not restored, nor gone on with.
+// meanwhile calls do before the first put of an object that has some text.
+type meanwhile struct {
+	store.Store
+	text string
+	do   func()
+	once sync.Once
+}
+
+func (m *meanwhile) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	if key == backup.NoteKey && strings.Contains(strings.ReplaceAll(string(body), " ", ""), m.text) {
+		m.once.Do(m.do)
+	}
+	return m.Store.Put(ctx, key, body, opts)
+}
+
+// TestTwoBackupsAtOnce: one sleeps before it says that it is complete, and another one completes a later version. The
+// first one fails, and the later version can be restored.
+func TestTwoBackupsAtOnce(t *testing.T) {
+	src, to := newLog(t), named("backup")
+	l := begun(t, src)
+	var want []string
+	slow := &meanwhile{Store: to, text: `"done":true`, do: func() {
+		l.lead()
+		want = contents(t, src)
+		if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+			t.Error(err)
+		}
+	}}
+	if _, err := backup.Make(t.Context(), src, slow, nil); err == nil || !strings.Contains(err.Error(), "another backup to ") {
+		t.Errorf("the first one: %v", err)
+	}
+	back := named("back")
+	if _, err := backup.Restore(t.Context(), to, back, quick); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, back); len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("%d records, want %d", len(got), len(want))
+	}
+}
+
+// TestRestoredLogIsUsedAtOnce: a leader appends while a restore still reads what it has copied, and before it is called
+// again. Nothing is lost, and the restore does not say so.
+func TestRestoredLogIsUsedAtOnce(t *testing.T) {
+	src, to, back := newLog(t), named("backup"), named("back")
+	begun(t, src)
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	used := false
+	o := &backup.Options{Probe: quickProbe, Progress: func(string, int64, int64) {
+		if _, err := manifest.ReadFormat(t.Context(), back, nil); err != nil || used {
+			return
+		}
+		used = true
+		w, err := writer.Open(t.Context(), back, fence.NewToken(1<<40), nil)
+		if err == nil {
+			_, err = w.Append(t.Context(), [][]byte{[]byte("at once")})
+		}
+		if err == nil {
+			err = w.Close(t.Context())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}}
+	if _, err := backup.Restore(t.Context(), to, back, o); err != nil || !used {
+		t.Errorf("used: %v, %v", used, err)
+	}
+	if _, err := backup.Restore(t.Context(), to, back, quick); err == nil || errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "has been used since") {
+		t.Errorf("called again: %v", err)
+	}
+}
+
+// TestLostEnd: a backup that has lost the end of its chain is not restored. One that was not complete is made whole.
 func TestLostEnd(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		src, to, half := newLog(t), named("backup"), named("half")
 		begun(t, src)
 		chained(t, src, half)
 		lose(t, half, n)
-		if _, err := backup.Make(t.Context(), src, half, nil); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "objects at its end are lost") {
+		if _, err := backup.Make(t.Context(), src, half, nil); err != nil || !slices.Equal(contents(t, half), contents(t, src)) {
 			t.Errorf("%d lost: a backup went on: %v", n, err)
 		}
 		if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
@@ -330,4 +406,37 @@ func (n noting) Put(ctx context.Context, key string, body []byte, o *store.PutOp
 		n.before()
 	}
 	return n.Store.Put(ctx, key, body, o)
+}
+
+// TestSealThatVerifyMadeAgain: a seal of the log was damaged, and verify --repair has made it again, with another time. A
+// backup that has it is brought up to date all the same.
+func TestSealThatVerifyMadeAgain(t *testing.T) {
+	src, to := newLog(t), named("backup")
+	begun(t, src).lead()
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	again := 0
+	for info, err := range src.List(t.Context(), layout.DataPrefix, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, found, err := store.Read(t.Context(), src, info.Key, &store.ReadOptions{Limit: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := frame.Decode(b, fence.DefaultLimits())
+		if err != nil || f.Kind != frame.Seal {
+			continue
+		}
+		h := f.Header
+		h.Time = h.Time.Add(time.Hour)
+		if _, err := store.Swap(t.Context(), src, info.Key, frame.EncodeSeal(&h, f.Next), found.Version, nil); err != nil {
+			t.Fatal(err)
+		}
+		again++
+	}
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil || again == 0 {
+		t.Errorf("%d seals: %v", again, err)
+	}
 }

@@ -74,6 +74,9 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 		return nil, err
 	}
 	maps.DeleteFunc(source, func(key string, _ int64) bool { return n.later(key) })
+	if _, ok := source[layout.ManifestKey(n.Version)]; !ok {
+		return nil, fmt.Errorf("the backup in %s has no manifest of version %d: it was brought up to date meanwhile, or it is damaged; nothing was copied; run this again, and if that says the same, restore another backup", from.Traits().Name, n.Version)
+	}
 	var items []item
 	for key, size := range source {
 		_, there := t.have[key]
@@ -216,7 +219,8 @@ func finish(ctx context.Context, to store.Store, chain *ending, report *Report, 
 	if chain != nil {
 		report.End = chain.Records
 	}
-	return check(ctx, to, o.Files, chain, report, o)
+	// The log may be in use already, so its end is not compared again.
+	return check(ctx, to, o.Files, nil, report, o)
 }
 
 // raise makes the election of a restored log go on at a later epoch than the one in the backup, and
@@ -230,7 +234,7 @@ func raise(ctx context.Context, from, st store.Store, written fence.Epoch) (fenc
 	if ignore(err, leader.ErrNoLeader) != nil {
 		return 0, err
 	}
-	least := fence.Epoch(min(uint64(max(base.Epoch, written))+EpochGap, 1<<62))
+	least := fence.Epoch(min(uint64(max(base.Epoch, base.Next, written))+EpochGap, 1<<62))
 	who := &leader.Options{Identity: layout.RestoreHolder, NoPrune: true}
 	e, err := leader.New(st, layout.LockPrefix, who)
 	if err != nil {
