@@ -50,7 +50,7 @@ race: ## the root module's tests with the race detector; some try fewer cases th
 
 .PHONY: modules
 modules: ## build and test every nested module, most with the race detector; some try fewer cases than in make test
-	$(call each-module,$(NESTED),go build $(raced) -o /dev/null ./... && go test $(raced) -short -parallel 4 -count=1 ./...)
+	$(call each-module,$(NESTED),go build $(raced) -o /dev/null ./... && go test $(raced) -short -parallel 4 -timeout 20m -count=1 ./...)
 
 .PHONY: servers
 servers: ## install the servers of the integration tests
