@@ -171,7 +171,7 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	o.Hooks.Passed = func(e compactor.Pass) {
 		if f.watch && a.json && worked(e.Report) {
 			if err := a.printLine(roundOf(e.Report)); err != nil {
-				cancel(fmt.Errorf("compaction ends, since its JSON cannot be written any more: %v", err)) //nolint:errorlint // a closed pipe would be the silent end of a verb that was read
+				cancel(unread("compaction", err))
 			}
 		}
 	}

@@ -75,3 +75,9 @@ func remedy(err error) string {
 	}
 	return ""
 }
+
+// unread is the error of work that would go on for ever if its JSON could be written. It does not wrap err: a closed
+// pipe ends other verbs with status 0, in silence, and here the work would have stopped unnoticed.
+func unread(what string, err error) error {
+	return errors.New(what + " ends, since its JSON cannot be written any more: " + err.Error())
+}

@@ -101,7 +101,7 @@ func (s *sharing) receive(sig syscall.Signal) {
 	defer s.mu.Unlock()
 	if sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
 		s.end(&interrupted{sig})
-		if s.term.add() == 1 {
+		if s.term.add() < 2 {
 			return
 		}
 		if !s.told {

@@ -39,14 +39,16 @@ type terminations struct {
 	first clock.Instant
 }
 
+// add returns which one this is, from 1 on; 0 for a copy of the first.
 func (t *terminations) add() int {
 	now := clock.System().Now()
 	switch {
 	case t.n == 0:
-		t.n, t.first = 1, now
-	case now.Sub(t.first) > time.Second:
-		t.n++
+		t.first = now
+	case now.Sub(t.first) <= time.Second:
+		return 0
 	}
+	t.n++
 	return t.n
 }
 
@@ -66,10 +68,9 @@ func (r *running) receive(s syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s == syscall.SIGTERM && r.leads {
-		before := r.term.n
 		switch n := r.term.add(); {
-		case n == 1 && before == 1:
-			return // a copy
+		case n == 0:
+			return
 		case n == 1:
 			// In good order: a candidate that waits comes close first.
 			r.stop(s)

@@ -114,7 +114,7 @@ func (a *app) publishing(o *delta.Options, watch bool, fail func(error)) {
 		switch {
 		case watch && a.json:
 			if err := a.printLine(documentOf(&r)); err != nil {
-				fail(fmt.Errorf("publishing ends, since its JSON cannot be written any more: %v", err)) //nolint:errorlint // as in compact
+				fail(unread("publishing", err))
 			}
 		case watch:
 			a.con.note("version %d: %d files, %d edits of the log", r.Version, r.Files, r.Sources[0].Published)

@@ -266,7 +266,7 @@ func (b *making) save(ctx context.Context) error {
 	// version 2, and deletes the manifest of version 1; A wakes, and notes that version 1 is complete; a
 	// restore looks for version 1, and the backup of B is of no use.
 	//
-	//mutant:replace b.noted == "" => b.noted == "never"
+	//mutant:replace info, err = store.Swap(ctx, b.to, NoteKey, body, b.noted, nil) => err = replace(ctx, b.to, NoteKey, body)
 	var info store.Info
 	if b.noted == "" {
 		info, err = store.Create(ctx, b.to, NoteKey, body, nil)
