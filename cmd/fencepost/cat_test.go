@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/faultstore"
 )
 
 // frames writes records as append --format frames reads them.
@@ -121,17 +119,7 @@ func TestFollowThroughAnOutage(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var down atomic.Bool
 	var out, errs buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
-		st, err := store.Open(ctx, url)
-		faulty := faultstore.New(st, nil)
-		faulty.SetHook(func(op faultstore.Op) (f faultstore.Fault) {
-			if down.Load() {
-				f = faultstore.Fault{Drop: true, Err: &store.Error{Op: "get", Key: op.Key, Err: errors.New("out of order")}}
-			}
-			return f
-		})
-		return faulty, err
-	}}
+	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: whileUp(&down)}
 	ended := make(chan int)
 	go func() { ended <- a.run(ctx, []string{"cat", "--follow", "--consumer", "mail", log}) }()
 	eventually(t, "the first record", func() bool { return out.String() == "a\n" })

@@ -89,14 +89,9 @@ func TestWarnUnfolded(t *testing.T) {
 	}
 }
 
-// TestStatusThroughAnOutage: status --watch says that the store fails, and goes on.
-func TestStatusThroughAnOutage(t *testing.T) {
-	url := newLog(t, memURL(t))
-	must(t, "a\n", "append", url)
-	ctx, cancel := context.WithCancel(t.Context())
-	var down atomic.Bool
-	var out, errs buffer
-	a := &app{out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+// whileUp opens stores that fail while down is set.
+func whileUp(down *atomic.Bool) func(context.Context, string) (store.Store, error) {
+	return func(ctx context.Context, url string) (store.Store, error) {
 		st, err := store.Open(ctx, url)
 		faulty := faultstore.New(st, nil)
 		faulty.SetHook(func(op faultstore.Op) (f faultstore.Fault) {
@@ -106,7 +101,17 @@ func TestStatusThroughAnOutage(t *testing.T) {
 			return f
 		})
 		return faulty, err
-	}}
+	}
+}
+
+// TestStatusThroughAnOutage: status --watch says that the store fails, and goes on.
+func TestStatusThroughAnOutage(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "a\n", "append", url)
+	ctx, cancel := context.WithCancel(t.Context())
+	var down atomic.Bool
+	var out, errs buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: whileUp(&down)}
 	ended := make(chan int)
 	go func() { ended <- a.run(ctx, []string{"status", "--watch", "--json", "--interval", "10ms", url}) }()
 	eventually(t, "the first state", func() bool { return strings.Count(out.String(), "\n") == 1 })
