@@ -14,7 +14,8 @@
 //   - It changes nothing, unless Options.Repair is set.
 //   - It may run beside writers and compactors. Whatever seems wrong is checked again by
 //     the newest manifest before it is called a problem.
-//   - Every live file of the table is there, with its size and its content.
+//   - Every live file of the table is there, with its size and its content. The table names it
+//     once, and no compactor is about to delete it.
 //   - The same holds for what else is promised: pinned versions, and older versions above
 //     the prune mark, with all that they refer to.
 //   - Its memory is bounded, whatever objects claim to be, except for names: some 200

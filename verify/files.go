@@ -1,10 +1,12 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
@@ -55,16 +57,9 @@ func (v *verifier) liveFiles(ctx context.Context) error {
 	if v.table == nil || v.table.Live() == 0 {
 		return nil
 	}
-	var live []manifest.File
-	for f, err := range v.log.Files(ctx, v.table) {
-		if err != nil && unreadable(err) {
-			return nil // a page that a newer manifest has replaced, or damage, which pages reports
-		}
-		if err != nil {
-			return err
-		}
-		f.Meta = nil // not needed, and it may be long
-		live = append(live, f)
+	live, err := v.liveOnce(ctx)
+	if err != nil || live == nil {
+		return err
 	}
 	v.report.Files = len(live)
 	bad, err := v.badFiles(ctx, live, "files")
@@ -81,6 +76,45 @@ func (v *verifier) liveFiles(ctx context.Context) error {
 		v.problem(key, restore, "%s, and it is live in the table", about(key, why))
 	}
 	return nil
+}
+
+// The remedies for a table that no correct writer has made. No edit can put it right.
+const (
+	addedTwice = "stop that writer, and let no edit remove the file: a compactor would delete it, and the table would still name it. " + otherLog
+	addedDead  = "stop the compactors and that writer, and copy the file before the grace period ends. " + otherLog
+	otherLog   = "Go on with a backup of before, by fencepost restore, or with a new log"
+)
+
+// liveOnce returns each live file once, in order. It reports those that the table names twice, and those
+// that a compactor will delete nevertheless. It returns none if a page cannot be read.
+func (v *verifier) liveOnce(ctx context.Context) (live []manifest.File, err error) {
+	for f, err := range v.log.Files(ctx, v.table) {
+		if err != nil && unreadable(err) {
+			return nil, nil // a page that a newer manifest has replaced, or damage, which pages reports
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n := len(live); n > 0 && live[n-1].Key == f.Key {
+			v.problem(f.Key, addedTwice, "the table names it twice, because a faulty writer has added it again; readers of the table get it twice, and the compactor will stop when it rewrites that page of the table")
+			continue
+		}
+		f.Meta = nil // not needed, and it may be long
+		live = append(live, f)
+	}
+	for d, err := range v.log.Dropped(ctx, v.table) {
+		if err != nil && unreadable(err) {
+			break // the same
+		}
+		if err != nil {
+			return nil, err
+		}
+		_, found := slices.BinarySearchFunc(live, d.Key, func(f manifest.File, key string) int { return cmp.Compare(f.Key, key) })
+		if found {
+			v.problem(d.Key, addedDead, "it is live in the table, and also on the list of what a compactor deletes: a faulty writer has added it again, and an edit has removed it; when it is deleted, nobody can read the table whole")
+		}
+	}
+	return live, nil
 }
 
 // badFiles returns what is wrong with files, by key. It lists them all, and reads each whose

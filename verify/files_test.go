@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 
@@ -110,6 +111,77 @@ func TestBadEdit(t *testing.T) {
 			t.Errorf("%s: %v", name, r.Problems)
 		}
 	}
+}
+
+// commitAnyway puts edits that no writer of ours commits after a log that is folded.
+func commitAnyway(l *logtest.Log, edits ...manifest.Edit) {
+	l.Helper()
+	at := l.Newest().Floor
+	for _, e := range edits {
+		doc, err := state.EncodeEdit(&e)
+		if err != nil {
+			l.Fatal(err)
+		}
+		var b frame.Builder
+		b.SetEdit(doc)
+		h := l.Header(at)
+		body := b.Finish(&h, frame.Plain)
+		l.Put(layout.DataKey(at.Position), body)
+		f, err := frame.Decode(body, l.Format.Limits)
+		if err == nil {
+			at, err = at.Next(l.Format.Log, f)
+		}
+		if err != nil {
+			l.Fatal(err)
+		}
+	}
+}
+
+// A faulty writer adds files that are live in a page, and each of them is named, folded or not. If the
+// second entry is removed again, the file is still live, and will be deleted.
+func TestFileAddedAgain(t *testing.T) {
+	l := logtest.New(t, logtest.WithGrace(time.Hour), nil)
+	keys := table(l, 1300)
+	compact(l)
+	var again []manifest.File
+	for f, err := range l.State.Files(t.Context(), l.Newest()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		again = append(again, f)
+	}
+	twice := []string{keys[0], keys[700]}
+	add := manifest.Edit{Add: []manifest.File{again[0], again[700]}}
+	for what, c := range map[string]struct {
+		edits []manifest.Edit
+		says  string
+	}{
+		"added again":             {[]manifest.Edit{add}, "twice"},
+		"added again and removed": {[]manifest.Edit{add, {Remove: twice}}, "list of what a compactor deletes"},
+	} {
+		f := l.Fork(t, nil)
+		commitAnyway(f, c.edits...)
+		finds(t, f, what, c.says, twice...)
+		compact(f)
+		finds(t, f, what+", folded", c.says, twice...)
+		r := run(t, f.Mem)
+		if r.Files != len(keys) {
+			t.Errorf("%s: %d files are live", what, r.Files)
+		}
+		for _, p := range r.Problems {
+			if !strings.Contains(p.Remedy, "fencepost restore") {
+				t.Errorf("%s: %v", what, p)
+			}
+		}
+	}
+	// Those that are removed from a page are no finding, also when a list of removed files has them.
+	table(l, 2, keys[:600]...)
+	finds(t, l, "removed", "")
+	compact(l)
+	finds(t, l, "removed, folded", "")
+	table(l, 2, keys[600:1200]...)
+	compact(l)
+	finds(t, l, "pages written again", "")
 }
 
 // T36: a lifecycle rule that deletes objects by age cannot be seen, but what it has
