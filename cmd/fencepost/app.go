@@ -31,6 +31,8 @@ type app struct {
 	out, err io.Writer
 	terminal bool // err is one
 	open     func(ctx context.Context, url string) (store.Store, error)
+	// handOver, if set, makes SIGHUP no longer end the context of the whole command.
+	handOver func()
 	// patience is how long something takes before a line says so; 5 s if 0.
 	patience time.Duration
 
@@ -58,8 +60,8 @@ of bytes as 500000 or 16MiB.
 
 Exit status: 0 done; 1 failed, or damage found; 2 wrong usage; 3 append cannot
 tell whether some records are in the log; 77 a later epoch has refused this one;
-130 and 143 interrupted by a signal, after giving up the lead. Exec ends with the
-status of its command.`
+129, 130 and 143 interrupted by a signal, after giving up the lead. Exec ends with
+the status of its command.`
 
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}

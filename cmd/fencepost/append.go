@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -130,7 +129,7 @@ func (p *appending) run(ctx context.Context) error {
 	if err := opts.Validate(); err != nil {
 		return &kindError{errUsage, err} // now, since others may lead for weeks
 	}
-	in, size, err := p.input()
+	in, size, err := p.input(ctx)
 	if err != nil {
 		// Perhaps URL and FILE were swapped. Then the error of the URL says more.
 		if _, bad := p.store(ctx, p.url, false); errors.Is(bad, store.ErrInvalid) {
@@ -213,14 +212,14 @@ func count(s feed.Stats) string {
 }
 
 // input opens the source and gives it its name.
-func (p *appending) input() (io.Reader, int64, error) {
+func (p *appending) input(ctx context.Context) (io.Reader, int64, error) {
 	if p.file == "" {
 		if p.cursor && p.source == "" {
 			return nil, 0, usage("--cursor on standard input needs --source NAME: a name for the data that comes there")
 		}
 		return p.in, 0, nil
 	}
-	file, err := os.Open(p.file)
+	file, err := p.openInput(ctx, p.file)
 	if err != nil {
 		return nil, 0, err
 	}

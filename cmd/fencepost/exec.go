@@ -161,6 +161,9 @@ func (x *execution) run(ctx context.Context) error {
 	x.signals = make(chan os.Signal, 64)
 	signal.Notify(x.signals, forwarded()...)
 	defer signal.Stop(x.signals)
+	if x.handOver != nil {
+		x.handOver() // for commands SIGHUP often means something else than an end
+	}
 	// A signal that came during the first contact has ended only ctx, and from now on exec does not look at ctx.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

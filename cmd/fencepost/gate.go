@@ -237,9 +237,9 @@ func (a *app) gateRun(ctx context.Context, name string, e fence.Epoch, argv []st
 	// The command holds the lock too, so it stays if this process is killed.
 	c.ExtraFiles = []*os.File{f}
 	if err = c.Start(); err == nil {
-		// A terminal sends its signals to the command, too. SIGTERM comes to this process alone.
+		// A terminal sends Ctrl-C to the command, too. Others send their signals to this process alone.
 		stop := context.AfterFunc(ctx, func() {
-			if cause, ok := errors.AsType[*interrupted](context.Cause(ctx)); ok && cause.signal == syscall.SIGTERM {
+			if cause, ok := errors.AsType[*interrupted](context.Cause(ctx)); ok && cause.signal != syscall.SIGINT {
 				_ = c.Process.Signal(cause.signal)
 			}
 		})

@@ -12,9 +12,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"golang.org/x/term"
 
@@ -22,32 +19,9 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// interrupted is the cause of a context that a signal has ended.
-type interrupted struct{ signal syscall.Signal }
-
-func (i *interrupted) Error() string { return "ended by signal: " + i.signal.String() }
-
 func main() {
-	// A closed pipe must be an error of the write, and not end the process: a leader
-	// resigns first.
-	// It is not ignored, since a command that gate run starts would ignore it too.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-		if !signal.Ignored(s) { // what a shell started in the background ignores Ctrl-C, and goes on doing so
-			signal.Notify(signals, s)
-		}
-	}
-	go func() {
-		s, _ := (<-signals).(syscall.Signal) // both of them are
-		cancel(&interrupted{s})
-		// A second signal ends the process at once. But terminals and timeout(1) send
-		// copies of the first one; they do not count.
-		time.Sleep(time.Second)
-		signal.Stop(signals)
-	}()
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd())), open: open}
+	ctx, handOver := untilSignal()
+	a := &app{in: os.Stdin, out: newOutput(ctx, os.Stdout), err: newOutput(ctx, os.Stderr), terminal: term.IsTerminal(int(os.Stderr.Fd())), open: open, handOver: handOver}
 	os.Exit(a.run(ctx, os.Args[1:]))
 }
 

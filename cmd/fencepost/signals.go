@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// interrupted is the cause of a context that a signal has ended.
+type interrupted struct{ signal syscall.Signal }
+
+func (i *interrupted) Error() string { return "ended by signal: " + i.signal.String() }
+
+// untilSignal returns a context that the first signal ends: Ctrl-C, SIGTERM, or SIGHUP when the terminal goes.
+// After handOver it no longer ends at SIGHUP, which the caller then receives itself.
+func untilSignal() (ctx context.Context, handOver func()) {
+	// A closed pipe must be an error of the write, and not end the process: a leader
+	// resigns first.
+	// It is not ignored, since a command that gate run starts would ignore it too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals, hangUps := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	for s, c := range map[os.Signal]chan os.Signal{os.Interrupt: signals, syscall.SIGTERM: signals, syscall.SIGHUP: hangUps} {
+		if !signal.Ignored(s) { // what a shell started in the background ignores Ctrl-C, and goes on doing so; see nohup(1), too
+			signal.Notify(c, s)
+		}
+	}
+	go func() {
+		var s os.Signal
+		select {
+		case s = <-signals:
+		case s = <-hangUps:
+		}
+		cancel(&interrupted{signalNumber(s)})
+		// A second signal ends the process at once. But terminals and timeout(1) send
+		// copies of the first one; they do not count.
+		time.Sleep(time.Second)
+		signal.Stop(signals)
+		signal.Stop(hangUps)
+	}()
+	return ctx, func() { signal.Stop(hangUps) }
+}
+
+// lastWords is how long a write may last after a signal.
+const lastWords = time.Second
+
+// output is a file to which writes end soon after a signal, also if nobody reads it: the lead must be given up,
+// and the process must end.
+type output struct {
+	file  *os.File
+	ended <-chan struct{} // closed by the signal
+
+	turn  sync.Mutex // of one write after the other
+	buf   []byte
+	stuck bool
+}
+
+func newOutput(ctx context.Context, f *os.File) *output { return &output{file: f, ended: ctx.Done()} }
+
+// Fd makes an output count as the terminal that its file may be.
+func (o *output) Fd() uintptr { return o.file.Fd() }
+
+func (o *output) Write(b []byte) (int, error) {
+	o.turn.Lock()
+	defer o.turn.Unlock()
+	if o.stuck {
+		return 0, errStuck
+	}
+	// A copy: a write that nobody waits for any more may still read it.
+	o.buf = append(o.buf[:0], b...)
+	var n int
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n, err = o.file.Write(o.buf)
+	}()
+	select {
+	case <-done:
+		return n, err
+	case <-o.ended:
+	}
+	select {
+	case <-done:
+		return n, err
+	case <-time.After(lastWords):
+		o.stuck = true
+		return 0, errStuck
+	}
+}
+
+var errStuck = fmt.Errorf("nobody has read it for %v after a signal", lastWords)
+
+// openInput opens a file to read from. Until something writes to a named pipe, that lasts: it says so, and a
+// signal ends it.
+func (a *app) openInput(ctx context.Context, name string) (*os.File, error) {
+	var f *os.File
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f, err = os.Open(name)
+	}()
+	for wait := a.patience; ; wait = min(2*wait, 10*time.Minute) {
+		select {
+		case <-done:
+			return f, err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(wait):
+			a.con.note("still opening %s; if it is a named pipe, nothing writes to it yet", name)
+		}
+	}
+}
