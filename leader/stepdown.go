@@ -22,7 +22,8 @@ type StepDownOptions struct {
 	// So there are never two leaders that both believe that they lead.
 	Immediate bool
 	// Force also replaces a newest lock that is corrupt ([ErrCorrupt]), but never one
-	// of a newer format.
+	// of a newer format. Its own validity is not known, so without Immediate nobody leads
+	// before [Options.Validity] has passed: that must be the deposed leader's.
 	Force bool
 }
 
@@ -39,7 +40,8 @@ func (o *StepDownOptions) Validate() error {
 
 // StepDown deposes the leader, whoever it is: it swaps the newest lock to expired,
 // and returns the lock as it was before. It is for operators. The deposed leader
-// learns of it at its next heartbeat, and its term ends with [ErrDeposed].
+// learns of it at its next heartbeat, and its term ends with [ErrDeposed]. If it is
+// replaced during the call, its lock is returned too, and its successor is not deposed.
 //
 // Errors: [ErrNoLeader] if there is no lock or the newest is expired; [ErrCorrupt]
 // and [ErrFormat] if it cannot be read; [ErrOptions]; the store's and ctx's.
@@ -48,9 +50,14 @@ func (e *Elector) StepDown(ctx context.Context, opts *StepDownOptions) (Record, 
 		return Record{}, err
 	}
 	o := *cmp.Or(opts, &StepDownOptions{})
+	var first Record // the lock that was found at first
 	for {
-		rec, err := e.stepDown(ctx, &o)
-		if !errors.Is(err, store.ErrPrecondition) {
+		rec, err := e.stepDown(ctx, &o, first.Epoch)
+		first = cmp.Or(first, rec)
+		switch {
+		case errors.Is(err, errReplaced):
+			return first, nil
+		case !errors.Is(err, store.ErrPrecondition):
 			return rec, err
 		}
 		// The lock was renewed meanwhile. Its next heartbeat is not due soon.
@@ -60,7 +67,11 @@ func (e *Elector) StepDown(ctx context.Context, opts *StepDownOptions) (Record, 
 	}
 }
 
-func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions) (Record, error) {
+// errReplaced: the leader that StepDown has found leads no longer.
+var errReplaced = errors.New("replaced meanwhile")
+
+// stepDown tries once. The leader of the epoch first, if that is not 0, was found by an earlier try.
+func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions, first fence.Epoch) (Record, error) {
 	opts := e.settle(0)
 	epoch, listed, err := e.highest(ctx, 0, opts)
 	switch {
@@ -68,6 +79,13 @@ func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions) (Record, err
 		return Record{}, err
 	case epoch == 0:
 		return Record{}, ErrNoLeader
+	// guard:step-down-once. StepDown deposes no other leader than the one that it has found at first.
+	// Without this check: A leads; an operator's swap deposes A, but its answer is lost; A's work ends,
+	// and B leads; the operator's process sees a lock that it does not know, begins again, and deposes B.
+	//
+	//mutant:replace first != 0 && fence => false && fence
+	case first != 0 && fence.Epoch(epoch) != first:
+		return Record{}, errReplaced
 	}
 	old, _, err := e.read(ctx, epoch, "", opts)
 	switch {
@@ -83,6 +101,8 @@ func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions) (Record, err
 		}
 	case err != nil:
 		return Record{}, err
+	case old.State == Expired && first != 0:
+		return Record{}, errReplaced
 	case old.State == Expired:
 		return old, ErrNoLeader
 	}

@@ -368,6 +368,53 @@ func TestStepDown(t *testing.T) {
 	}
 }
 
+// TestStepDownSparesTheSuccessor: while an operator's swap is under way, or the answer to it, the leader is
+// replaced. Its successor goes on.
+func TestStepDownSparesTheSuccessor(t *testing.T) {
+	for name, applied := range map[string]bool{"the swap is late": false, "its answer is lost": true} {
+		inWorld(t, func(w *world) {
+			a, b, op := w.node("a"), w.node("b"), w.node("op")
+			ta := w.campaign(a)
+			held := make(chan struct{})
+			rules := []faultstore.Rule{{Kind: faultstore.Put, Client: "op", Times: -1, Fault: faultstore.Fault{Hold: held}}}
+			if applied {
+				rules[0].Fault = faultstore.Fault{HoldReply: held, Err: faultstore.ErrReset}
+				rules = append(rules, faultstore.Rule{Kind: faultstore.Get, Client: "op", Skip: 1, Times: -1, Fault: faultstore.Fault{Hold: held}})
+			}
+			w.faulty.SetHook(faultstore.Script(rules...))
+			type verdict struct {
+				leader.Record
+				error
+			}
+			done := make(chan verdict, 1)
+			go func() {
+				old, err := op.StepDown(w.Context(), nil)
+				done <- verdict{old, err}
+			}()
+			if !applied {
+				time.Sleep(time.Second)
+				a.st.Crash()
+			} else {
+				<-ta.Context().Done()
+				if err := ta.Resign(w.Context()); !errors.Is(err, leader.ErrDeposed) {
+					w.Errorf("%s: resigning after the work has ended: %v", name, err)
+				}
+			}
+			tb := w.campaign(b)
+			w.faulty.SetHook(nil)
+			close(held)
+			if v := <-done; v.error != nil || v.Holder != "a" || v.Epoch != 1 {
+				w.Errorf("%s: %+v, %v", name, v.Record, v.error)
+			}
+			time.Sleep(time.Minute)
+			if err := tb.Confirm(w.Context()); err != nil {
+				w.Errorf("%s: the successor: %v", name, err)
+			}
+			w.resign(tb)
+		})
+	}
+}
+
 // What Run returns.
 func TestRunVerdicts(t *testing.T) {
 	boom := errors.New("boom")

@@ -1,19 +1,21 @@
 package main
 
 import (
+	"time"
+
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 )
 
-// elector is that of a log's leaders, or of its compactors.
-func (a *app) elector(st store.Store, compactors bool) (*leader.Elector, error) {
+// elector is that of a log's leaders, or of its compactors. Its validity counts where a lock has none that can be read; 0 is the default.
+func (a *app) elector(st store.Store, compactors bool, validity time.Duration) (*leader.Elector, error) {
 	prefix := fencepost.LockPrefix
 	if compactors {
 		prefix = layout.CompactorLockPrefix
 	}
-	return leader.New(st, prefix, &leader.Options{Logger: a.log.Named("leader")})
+	return leader.New(st, prefix, &leader.Options{Validity: validity, Logger: a.log.Named("leader")})
 }
 
 // meets says for which leader this process waits, and how long at most.

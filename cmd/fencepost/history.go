@@ -61,7 +61,7 @@ It needs the right to read.`,
 		if err != nil {
 			return err
 		}
-		e, err := a.elector(st, compactor)
+		e, err := a.elector(st, compactor, 0)
 		if err != nil {
 			return err
 		}

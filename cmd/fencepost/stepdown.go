@@ -24,6 +24,7 @@ type deposedDoc struct {
 func (a *app) stepDownCmd() *cobra.Command {
 	var o leader.StepDownOptions
 	var compactor bool
+	var validity time.Duration
 	c := &cobra.Command{
 		Use:   "step-down [--json] URL",
 		Short: "depose the leader",
@@ -31,7 +32,7 @@ func (a *app) stepDownCmd() *cobra.Command {
 learns that at its next heartbeat, and stops. Records that it has sent, and that are
 not acknowledged, may be in the log or not, as after a crash. A successor waits until
 the leader has stopped or its validity has passed; with --immediate it does not wait.
-The log is safe in both cases.
+The log is safe in both cases. If another one leads meanwhile, that one is not deposed.
 
 It needs the rights of a candidate, or of a compactor with --compactor.`,
 		Example: "fencepost step-down --reason 'moving to another host' s3://bucket/orders",
@@ -41,7 +42,7 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 			if err != nil {
 				return err
 			}
-			e, err := a.elector(st, compactor)
+			e, err := a.elector(st, compactor, validity)
 			if err != nil {
 				return err
 			}
@@ -66,6 +67,7 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 	fl.StringVar(&o.Reason, "reason", "", "why, for people; the lock says it")
 	fl.BoolVar(&o.Immediate, "immediate", false, "let a successor begin at once")
 	fl.BoolVar(&o.Force, "force", false, "replace the newest lock even if it cannot be read")
+	spanVar(fl, &validity, "validity", "15s", positive, "that of the leader, if its lock cannot be read")
 	fl.BoolVar(&compactor, "compactor", false, "depose the compactor, not the leader")
 	a.jsonFlag(c)
 	return c
