@@ -40,6 +40,9 @@ type supervisor struct {
 // that it has started are dead. If ctx ends, the command gets SIGTERM, and may go on to the
 // deadline.
 //
+// If ctx ends before the command has started, none is started. The status is then that of a command
+// that SIGTERM has killed.
+//
 // The error is nil if the command has ended by itself or because ctx has ended. It is
 // [ErrLost] if the lease was about to end, [ErrWatchdog], a [StartError], or an error of the
 // system.
@@ -48,10 +51,13 @@ func Run(ctx context.Context, c *Command) (Status, error) {
 		return Status{}, err
 	}
 	s := &supervisor{Command: c, signals: c.Signals, tty: !c.NoInput && onTerminal()}
-	if !s.look() || s.offered.Sub(Now()) <= c.Grace {
+	switch holds := s.look(); {
+	case ctx.Err() != nil:
+		return Status{Signal: syscall.SIGTERM}, nil
+	case !holds || s.offered.Sub(Now()) <= c.Grace:
 		return Status{}, ErrLost
 	}
-	if err := s.start(); err != nil {
+	if err := s.start(ctx); err != nil {
 		return Status{}, err
 	}
 	defer s.orders.Close()
@@ -70,7 +76,7 @@ func Run(ctx context.Context, c *Command) (Status, error) {
 
 // start starts the watchdog, in a process group of its own, so that what stops this one does
 // not stop it.
-func (s *supervisor) start() error {
+func (s *supervisor) start(ctx context.Context) error {
 	theirs, orders, err := os.Pipe()
 	if err != nil {
 		return err
@@ -120,6 +126,10 @@ func (s *supervisor) start() error {
 	s.confirmed = s.offered
 	if s.Renewed != nil { // before the order: the watchdog starts the command when it reads it
 		s.Renewed(s.confirmed)
+	}
+	if ctx.Err() != nil {
+		s.stop(syscall.SIGTERM) // instead: so the watchdog starts nothing
+		return nil
 	}
 	s.order(order{Until: s.offered, Grace: s.Grace})
 	return nil

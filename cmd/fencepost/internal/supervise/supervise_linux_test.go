@@ -22,6 +22,10 @@ func init() {
 }
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "slow" {
+		time.Sleep(500 * time.Millisecond)
+		os.Args = os.Args[1:]
+	}
 	if len(os.Args) > 1 && os.Args[1] == "watchdog" {
 		if err := Watchdog(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -1,20 +1,25 @@
 package supervise
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // watchdog is the parent of the command. Its loop waits for nobody: not for the supervisor,
 // not for the terminal, and not for the command.
 type watchdog struct {
+	in      *pipe
 	orders  chan order
 	reports chan report
 	notes   chan string
@@ -54,13 +59,12 @@ func Watchdog(args []string) error {
 	if err := subreaper(); err != nil {
 		return err
 	}
-	w := &watchdog{orders: make(chan order), reports: make(chan report, 64), notes: make(chan string, 16)}
+	w := &watchdog{in: newPipe(fds[0]), orders: make(chan order), reports: make(chan report, 64), notes: make(chan string, 16)}
 	var err error
 	if w.alarm, err = newAlarm(); err != nil {
 		return err
 	}
 	defer w.alarm.close()
-	go w.listen(os.NewFile(uintptr(fds[0]), "orders"))
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
@@ -78,15 +82,39 @@ func Watchdog(args []string) error {
 }
 
 // listen receives orders until the supervisor has died.
-func (w *watchdog) listen(f *os.File) {
+func (w *watchdog) listen() {
 	defer close(w.orders)
-	for d := json.NewDecoder(f); ; {
-		var o order
-		if d.Decode(&o) != nil {
+	for {
+		o, ok := w.in.next()
+		if !ok {
 			return
 		}
 		w.orders <- o
 	}
+}
+
+// pipe is where orders come from.
+type pipe struct {
+	*json.Decoder
+	fd int
+}
+
+func newPipe(fd int) *pipe { return &pipe{json.NewDecoder(os.NewFile(uintptr(fd), "orders")), fd} }
+
+// next waits for an order. It returns false if the supervisor has died.
+func (p *pipe) next() (o order, ok bool) {
+	err := p.Decode(&o)
+	return o, err == nil
+}
+
+// waits reports whether next would return at once.
+func (p *pipe) waits() bool {
+	rest, _ := io.ReadAll(p.Buffered())
+	if len(bytes.TrimSpace(rest)) > 0 {
+		return true
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, 0)
+	return n > 0 || err != nil
 }
 
 // tell sends reports. If the supervisor is frozen they are lost.
@@ -133,6 +161,7 @@ func (w *watchdog) run(onTerminal bool, path string, argv []string) {
 	if !w.start(onTerminal, path, argv) {
 		return
 	}
+	go w.listen()
 	orders := w.orders
 	for {
 		select {
@@ -153,15 +182,44 @@ func (w *watchdog) run(onTerminal bool, path string, argv []string) {
 	}
 }
 
-// start starts the command as soon as there is a deadline.
+// early reads the orders that come before the command is started: the first one, and those that
+// wait after it. End is how the command has ended if it must not start. A watchdog that is slow to
+// begin would otherwise start a command although its end is known.
+func (w *watchdog) early() (signals []syscall.Signal, end *Status, ok bool) {
+	for {
+		o, ok := w.in.next()
+		switch {
+		case !ok:
+			return signals, nil, false
+		case o.Kill:
+			return signals, &Status{Signal: syscall.SIGKILL}, true
+		case o.Stop:
+			return signals, &Status{Signal: o.Signal}, true
+		case o.Signal != 0:
+			signals = append(signals, o.Signal)
+		}
+		w.until, w.grace = max(w.until, o.Until), max(w.grace, o.Grace)
+		if !w.in.waits() {
+			return signals, nil, true
+		}
+	}
+}
+
+// start starts the command as soon as there is a deadline, unless it must end already.
 func (w *watchdog) start(onTerminal bool, path string, argv []string) bool {
-	o, ok := <-w.orders
+	signals, end, ok := w.early()
 	if !ok {
 		return false
 	}
-	w.until, w.grace = o.Until, o.Grace
-	if Now() >= w.until.Add(-w.grace) {
-		w.report(report{Late: true, Exited: &Status{Signal: syscall.SIGKILL}})
+	late := end == nil && Now() >= w.until.Add(-w.grace)
+	if late {
+		end = &Status{Signal: syscall.SIGKILL}
+	}
+	if end != nil {
+		for _, s := range signals {
+			w.report(report{Missed: s})
+		}
+		w.report(report{Late: late, Exited: end})
 		return false
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -179,6 +237,9 @@ func (w *watchdog) start(onTerminal bool, path string, argv []string) bool {
 	w.group = pid
 	w.report(report{Started: pid, Until: w.until})
 	w.alarm.set(w.until.Add(-w.grace))
+	for _, s := range signals {
+		w.obey(order{Signal: s})
+	}
 	return true
 }
 
