@@ -48,9 +48,15 @@ race: ## the root module's tests with the race detector; some try fewer cases th
 	@! grep -nE '^\s*go |\.Go\(|Parallel\(' $(addsuffix /*.go,$(SERIAL))
 	go test -race -short -count=1 $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(SERIAL)))$$')
 
-.PHONY: modules
+.PHONY: modules modules-command modules-others
 modules: ## build and test every nested module, most with the race detector; some try fewer cases than in make test
-	$(call each-module,$(NESTED),go build $(raced) -o /dev/null ./... && go test $(raced) -short -parallel 4 -timeout 20m -count=1 ./...)
+	@$(MAKE) -j2 --output-sync=target modules-command modules-others
+# The tests of the command often wait. Meanwhile the others run, with less priority.
+check-module = $(1) go build $(raced) -o /dev/null ./... && $(1) go test $(raced) -short -parallel 4 -timeout 20m -count=1 ./...
+modules-command:
+	$(call each-module,cmd/fencepost,$(call check-module,))
+modules-others:
+	$(call each-module,$(filter-out cmd/fencepost,$(NESTED)),$(call check-module,nice -n 10))
 
 .PHONY: servers
 servers: ## install the servers of the integration tests
@@ -59,6 +65,13 @@ servers: ## install the servers of the integration tests
 .PHONY: integration
 integration: ## tests with real servers, processes and a browser; installs what is missing
 	@$(MAKE) -j3 --output-sync=target $(INTEGRATION)
+
+# In CI, what needs nothing but the processor runs meanwhile, with the least priority.
+.PHONY: integration-ci background
+integration-ci:
+	@$(MAKE) -j4 --output-sync=target background $(INTEGRATION)
+background:
+	@nice -n 19 $(MAKE) sim-ci $(SPEC) manifests units
 
 # Several run at once, because they often wait for servers and for locks to lapse. Those that take
 # longest come first, and the browser is not beside chaos. RACE=-race adds the race detector to those of the root module. It doubles their time, and make race
@@ -350,9 +363,16 @@ else
 ABSENT := spec|spec-full
 endif
 
+# What takes long to compile and to download. CI begins it at once, with the least priority, and awaits it
+# where it is needed.
+.PHONY: tools
+tools:
+	@mkdir -p .cache && exec 9>.cache/tools.lock && flock 9 && $(MAKE) $(GOLANGCI) $(GOVULNCHECK) $(ENGINES)/done servers 9>&-
+
 .PHONY: ci
 ci: ## everything that must pass before a change lands, except the first steps of .ci/run
-	@.ci/steps $(foreach t,fmt vet golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) site manifests units servers engines integration,"make $(t)")
+	@mkdir -p .cache; setsid nice -n 19 $(MAKE) tools >.cache/tools.log 2>&1 & tools=$$!; trap 'kill -- -$$tools 2>/dev/null || true' EXIT; \
+		.ci/steps $(foreach t,fmt vet house race modules tidy tools golangci vuln-ci fuzz-smoke mutants-ci engines integration-ci,"make $(t)")
 
 # Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
 # because the caller's value may not suit another module.
