@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/signal"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 )
 
 // foreground and background tell the watchdog whether the command gets the terminal.
@@ -251,7 +249,7 @@ func (s *supervisor) heed(r report) {
 		}
 	}
 	if s.tty && (r.Paused == syscall.SIGTSTP || r.Paused == syscall.SIGTTIN || r.Paused == syscall.SIGTTOU) {
-		s.suspend()
+		s.suspend(r.Paused)
 	}
 }
 
@@ -354,42 +352,4 @@ func (s *supervisor) orphans() (found []process) {
 		}
 	}
 	return found
-}
-
-// onTerminal reports whether standard input is a terminal on which this process runs in the
-// foreground. Then the command must be there.
-func onTerminal() bool {
-	if !term.IsTerminal(0) {
-		return false
-	}
-	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
-	return err == nil && group == syscall.Getpgrp()
-}
-
-// setTerminal makes a process group that in the foreground.
-func setTerminal(group int) {
-	ignoreTTOU(func() { _ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, group) })
-}
-
-// takeTerminal takes the terminal back, unless somebody else has it already.
-func (s *supervisor) takeTerminal() {
-	if group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil && group == s.group {
-		setTerminal(syscall.Getpgrp())
-	}
-}
-
-// suspend stops this process, as its terminal has stopped the command, and both go on
-// together. Meanwhile nobody renews the lease, so the watchdog may end the command.
-func (s *supervisor) suspend() {
-	s.takeTerminal()
-	continued := make(chan os.Signal, 1)
-	signal.Notify(continued, syscall.SIGCONT)
-	defer signal.Stop(continued)
-	_ = syscall.Kill(0, syscall.SIGSTOP) // the whole job, as a shell expects
-	// Another thread may take the signal, and then this one runs for a moment yet.
-	<-continued
-	if group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil && group == syscall.Getpgrp() {
-		setTerminal(s.group)
-	}
-	s.order(order{Signal: syscall.SIGCONT})
 }

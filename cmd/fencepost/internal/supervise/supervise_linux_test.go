@@ -22,6 +22,10 @@ func init() {
 }
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == "supervised" {
+		supervised(os.Args[2], os.Args[3])
+		os.Exit(0)
+	}
 	if len(os.Args) > 2 && os.Args[1] == "slow" {
 		time.Sleep(500 * time.Millisecond)
 		os.Args = os.Args[1:]

@@ -224,9 +224,9 @@ func (w *watchdog) start(onTerminal bool, path string, argv []string) bool {
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if onTerminal {
-		// The command takes the terminal while its group is in the background yet.
-		signal.Ignore(syscall.SIGTTOU)
-		attr.Foreground = true // of the terminal at Ctty, which is standard input
+		// Of the terminal at Ctty, which is standard input. The child blocks all signals until it has
+		// that. So SIGTTOU need not be ignored here, which the command would inherit.
+		attr.Foreground = true
 	}
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: attr})
 	if err != nil {
