@@ -6,12 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/store"
 )
@@ -57,23 +57,22 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
+			var last []byte
 			return a.follow(cmd.Context(), st, func(s *group.Status) (done bool, err error) {
 				doc := describe(s)
-				switch {
-				case !a.json:
-					b := groupTable(&doc)
-					if watch {
-						b = append(b, '\n')
-					}
-					err = a.write(b)
-				case !watch:
+				b, err := json.Marshal(doc)
+				switch same := bytes.Equal(b, last); {
+				case err != nil || same:
+				case a.json && watch:
+					err = a.write(append(bytes.Clone(b), '\n'))
+				case a.json:
 					err = a.print(doc)
+				case watch:
+					err = a.write(append(groupTable(&doc), '\n'))
 				default:
-					var b []byte
-					if b, err = json.Marshal(doc); err == nil {
-						err = a.write(append(b, '\n'))
-					}
+					err = a.write(groupTable(&doc))
 				}
+				last = b
 				return !watch, err
 			})
 		},
@@ -83,113 +82,31 @@ It needs the right to read.`,
 	return c
 }
 
-func (a *app) groupDrainCmd() *cobra.Command {
-	var noWait bool
-	c := &cobra.Command{
-		Use:   "drain [--no-wait] [--json] URL MEMBER",
-		Short: "make a worker leave in good order",
-		Long: `Drain makes a member of a group leave: its partitions go to others, and the work on each
-goes on until the new owner is ready. It prints a line when the member is gone, or owns
-nothing any more and nobody waits for it. The worker's Run returns then; what the
-program does next is its own matter. If it joins again, it is a new member.
-
-MEMBER is the name that group status prints, or the beginning of it, or the identity
-of the worker.
-
-It needs the rights to read and to create objects.`,
-		Example: "fencepost group drain s3://bucket/orders 3f2a91c0",
-		Args:    wantArgs(2, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			st, err := a.store(cmd.Context(), args[0], false)
-			if err != nil {
+// follow calls f with the group's status, and again after each change, until f is done. It goes on after
+// an outage of the store, and then calls f also if nothing has changed.
+func (a *app) follow(ctx context.Context, st store.Store, f func(*group.Status) (done bool, err error)) error {
+	for seen := false; ; {
+		var failed error
+		for s, err := range group.Observe(ctx, st, &group.Options{Logger: a.log.Named("group")}) {
+			if failed = err; err != nil {
+				break
+			}
+			seen = true
+			if done, err := f(&s); done || err != nil {
 				return err
 			}
-			return a.drain(cmd.Context(), st, args[1], !noWait)
-		},
-	}
-	c.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as the store has the call")
-	a.jsonFlag(c)
-	return c
-}
-
-// follow calls f with the group's status, and again after each change, until f is done.
-func (a *app) follow(ctx context.Context, st store.Store, f func(*group.Status) (done bool, err error)) error {
-	for s, err := range group.Observe(ctx, st, &group.Options{Logger: a.log.Named("group")}) {
-		if err != nil {
-			return err
 		}
-		if done, err := f(&s); done || err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !seen || !passing(failed):
+			return failed
+		}
+		a.con.note("%s; looking again in %v", line(failed), awaitPause)
+		if err := clock.Sleep(ctx, clock.System(), awaitPause); err != nil {
 			return err
 		}
 	}
-	return context.Cause(ctx)
-}
-
-func (a *app) drain(ctx context.Context, st store.Store, who string, wait bool) error {
-	var m group.Member
-	err := a.follow(ctx, st, func(s *group.Status) (done bool, err error) {
-		m, err = find(s, who)
-		return true, err
-	})
-	if err != nil {
-		return err
-	}
-	if err := group.Drain(ctx, st, m.Name, nil); err != nil {
-		return err
-	}
-	left := func(done bool) error {
-		return a.print(struct {
-			Member   string `json:"member"`
-			Identity string `json:"identity"`
-			Left     bool   `json:"left"`
-		}{m.Name, m.Identity, done})
-	}
-	switch {
-	case !wait && a.json:
-		return left(false)
-	case !wait:
-		return a.write(fmt.Appendf(nil, "%s (%s) is told to leave; it owns %s\n", m.Identity, short(m.Name), nPartitions(m.Owned)))
-	}
-	last := ""
-	err = a.follow(ctx, st, func(s *group.Status) (done bool, err error) {
-		i := slices.IndexFunc(s.Members, func(x group.Member) bool { return x.Name == m.Name })
-		if i < 0 || s.Members[i].Expired || s.Members[i].Owned == 0 && len(s.Moving) == 0 {
-			return true, nil
-		}
-		if now := fmt.Sprintf("it owns %s; %s moving", nPartitions(s.Members[i].Owned), nPartitions(len(s.Moving))); now != last {
-			a.con.note("%s", now)
-			last = now
-		}
-		return false, nil
-	})
-	if err != nil {
-		return err
-	}
-	if a.json {
-		return left(true)
-	}
-	return a.write(fmt.Appendf(nil, "%s (%s) has left\n", m.Identity, short(m.Name)))
-}
-
-// find returns the member that somebody means.
-func find(s *group.Status, who string) (group.Member, error) {
-	var found []group.Member
-	for _, m := range s.Members {
-		if !m.Expired && (m.Identity == who || who != "" && strings.HasPrefix(m.Name, who)) {
-			found = append(found, m)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return group.Member{}, fmt.Errorf("%w called %q; see `fencepost group status`", group.ErrNoMember, who)
-	case 1:
-		return found[0], nil
-	}
-	names := make([]string, len(found))
-	for i, m := range found {
-		names[i] = m.Name
-	}
-	return group.Member{}, usage("%q may be any of %s; give the name of one", who, strings.Join(names, ", "))
 }
 
 // groupDoc is what group status prints.
