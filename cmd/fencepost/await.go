@@ -17,11 +17,10 @@ const awaitPause = time.Second
 // awaitLog waits until there is a log at a URL. The verbs that run until they are stopped do so, since
 // they may be started before the first writer.
 func (a *app) awaitLog(ctx context.Context, url string, g *gauges) error {
-	told := false
+	looks := 0
 	return a.await(ctx, url, "log", "the first append, or fencepost init, makes it", g, func(st store.Store) error {
 		_, err := manifest.ReadFormat(ctx, st, nil)
-		if errors.Is(err, manifest.ErrNotInitialized) && !told { // once: it lists
-			told = true
+		if looks++; looks%60 == 1 { // once a minute: it lists
 			err = orphaned(ctx, st, err)
 		}
 		return err

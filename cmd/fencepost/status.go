@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -47,11 +48,8 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
-			if !isLog {
-				if objects || files.url != "" {
-					return usage("--objects and --files count the objects of a log, and %s has only a lock", st.Traits().Name)
-				}
-				return a.showStatus(cmd.Context(), watch, every, func(ctx context.Context) (view, error) { return a.lockStatus(ctx, st) })
+			if !isLog && (objects || files.url != "") {
+				return usage("--objects and --files count the objects of a log, and %s has only a lock", st.Traits().Name)
 			}
 			second, err := a.secondStore(cmd.Context(), st, files, objects)
 			if err != nil {
@@ -63,6 +61,10 @@ It needs the right to read.`,
 				v, s, err := a.logStatus(ctx, st, o)
 				if err == nil {
 					notice.look(cmd.Context(), st, s)
+				}
+				// Each look finds out anew what is there: a log may be made beside the lock, or be deleted.
+				if err = orphaned(ctx, st, err); errors.Is(err, errOnlyLock) && !objects {
+					return a.lockStatus(ctx, st)
 				}
 				return v, err
 			})

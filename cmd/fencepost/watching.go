@@ -13,16 +13,19 @@ import (
 type watching struct {
 	*app
 	perMinute int
+	bounded   func() bool // --requests-per-minute was given
 }
 
 func (a *app) watching(c *cobra.Command) *watching {
 	w := &watching{app: a}
-	countVar(c.Flags(), &w.perMinute, "requests-per-minute", 12, "most requests to the store in a minute, for all URLs together")
+	const flag = "requests-per-minute"
+	countVar(c.Flags(), &w.perMinute, flag, 12, "most requests to the store in a minute, for all URLs together")
+	w.bounded = func() bool { return c.Flags().Changed(flag) }
 	return w
 }
 
-// hub opens the stores and returns a hub that watches them.
-func (w *watching) hub(ctx context.Context, urls []string) (*outside.Hub, error) {
+// hub opens the stores and returns a hub that watches them, or looks at them once.
+func (w *watching) hub(ctx context.Context, urls []string, once bool) (*outside.Hub, error) {
 	if w.perMinute > 6000 {
 		return nil, usage("--requests-per-minute is %d; it must be at most 6000", w.perMinute)
 	}
@@ -45,5 +48,8 @@ func (w *watching) hub(ctx context.Context, urls []string) (*outside.Hub, error)
 		}
 		targets = append(targets, outside.Target{URL: name, Store: unwatched(st)})
 	}
-	return outside.New(targets, &outside.Options{PerMinute: w.perMinute}), nil
+	if once && !w.bounded() {
+		w.perMinute = 0
+	}
+	return outside.New(targets, &outside.Options{PerMinute: w.perMinute, Once: once}), nil
 }

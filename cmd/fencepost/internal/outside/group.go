@@ -2,10 +2,13 @@ package outside
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -22,8 +25,19 @@ func (p patient) AfterFunc(d time.Duration, f func()) clock.Timer {
 }
 
 // followGroup watches a group. A look takes a listing, and a request for the format and for each
-// member. With three members that is five, so there are two looks a minute.
+// member. With three members that is five, so there are two looks a minute. Beside that it looks now
+// and then whether the group is still there.
 func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) error {
+	ctx, end := context.WithCancel(ctx)
+	var other sync.WaitGroup
+	defer other.Wait()
+	defer end()
+	if !h.once {
+		other.Go(func() {
+			defer end()
+			h.whileGroup(ctx, st)
+		})
+	}
 	var last *group.Status
 	var moves []Move
 	for s, err := range group.Observe(ctx, st, &group.Options{Clock: patient{h.clock, h.tick * 3 / 2}}) {
@@ -43,8 +57,21 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) error {
 			g.Members = append(g.Members, Member(m))
 		}
 		h.update(i, func(s *State) { s.Group, s.Err = g, "" })
+		if h.once {
+			return nil
+		}
 	}
 	return nil
+}
+
+// whileGroup returns when there is something else than a group.
+func (h *Hub) whileGroup(ctx context.Context, st store.Store) {
+	for clock.Sleep(ctx, h.clock, 8*h.tick) == nil {
+		kind, _, err := h.kind(ctx, st)
+		if err == nil && kind != "group" || errors.Is(err, manifest.ErrNotInitialized) {
+			return
+		}
+	}
 }
 
 // changes are the moves between two looks, by the names of members.

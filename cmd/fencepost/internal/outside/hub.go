@@ -15,8 +15,11 @@ import (
 
 // Options of a [Hub]. The zero value works.
 type Options struct {
-	// PerMinute bounds the requests of a hub, for all URLs together; default 12.
+	// PerMinute bounds the requests of a hub, for all URLs together; default 12. With Once the default
+	// is no bound.
 	PerMinute int
+	// Once: each target is looked at once, and then [Hub.Run] returns.
+	Once bool
 	// Clock is the machine's by default.
 	Clock clock.Clock
 }
@@ -27,12 +30,17 @@ type Target struct {
 	Store store.Store
 }
 
+// spareOnce is how many requests for each target a single look makes before it leaves out pins and past
+// leaders.
+const spareOnce = 60
+
 // Hub watches some logs, groups and locks, once for all that look at them.
 type Hub struct {
 	budget *Budget
 	clock  clock.Clock
 	tick   time.Duration
 	all    []Target
+	once   bool
 
 	mu      sync.Mutex
 	states  []State
@@ -45,11 +53,16 @@ func New(targets []Target, opts *Options) *Hub {
 	if opts != nil {
 		o = *opts
 	}
-	if o.PerMinute == 0 {
+	free := o.Once && o.PerMinute == 0
+	switch {
+	case free:
+		o.PerMinute = spareOnce * len(targets)
+	case o.PerMinute == 0:
 		o.PerMinute = 12
 	}
 	o.Clock = clock.Or(o.Clock)
-	h := &Hub{budget: NewBudget(o.PerMinute, o.Clock), clock: o.Clock, all: targets, changed: make(chan struct{})}
+	h := &Hub{budget: NewBudget(o.PerMinute, o.Clock), clock: o.Clock, all: targets, once: o.Once, changed: make(chan struct{})}
+	h.budget.free = free
 	// A log takes about 9 requests a minute at this pace, of 12: see followLog.
 	h.tick = max(time.Duration(20*12*len(targets))*time.Second/time.Duration(o.PerMinute), 250*time.Millisecond)
 	for _, t := range targets {
@@ -78,7 +91,7 @@ func (h *Hub) update(i int, f func(*State)) {
 	h.changed = make(chan struct{})
 }
 
-// Run watches until ctx ends. It returns ctx's cause.
+// Run watches until ctx ends, and returns ctx's cause. With Options.Once it returns after one look.
 func (h *Hub) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for i, t := range h.all {
@@ -97,25 +110,25 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 	}}
 	for ctx.Err() == nil {
 		kind, format, err := h.kind(ctx, st)
-		if err == nil {
-			h.update(i, func(s *State) {
-				if s.Kind = kind; kind != "lock" {
-					s.Lock = nil // a log was made beside it
-				}
-			})
-			switch kind {
-			case "log":
-				err = h.followLog(ctx, i, st, format)
-			case "group":
-				err = h.followGroup(ctx, i, st)
-			default:
-				err = h.followLock(ctx, i, st)
-			}
+		if err == nil || errors.Is(err, manifest.ErrNotInitialized) {
+			h.update(i, func(s *State) { s.become(kind) })
+		}
+		switch {
+		case err != nil:
+		case kind == "log":
+			err = h.followLog(ctx, i, st, format)
+		case kind == "group":
+			err = h.followGroup(ctx, i, st)
+		default:
+			err = h.followLock(ctx, i, st)
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		h.failed(i, err)
+		if h.once {
+			return
+		}
 		_ = clock.Sleep(ctx, h.clock, h.tick)
 	}
 }
@@ -126,7 +139,8 @@ func (h *Hub) failed(i int, err error) {
 	}
 }
 
-// kind tells whether there is a log, with its format, or a group, or only a lock.
+// kind tells whether there is a log, with its format, or a group, or only a lock. If there is nothing,
+// the error is ErrNotInitialized.
 func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format, error) {
 	f, err := manifest.ReadFormat(ctx, st, h.settle())
 	if err == nil {
@@ -135,8 +149,12 @@ func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format
 	if !errors.Is(err, manifest.ErrNotInitialized) {
 		return "", f, err
 	}
-	if _, _, gerr := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20, Settle: h.settle()}); gerr == nil {
+	_, _, gerr := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20, Settle: h.settle()})
+	switch {
+	case gerr == nil:
 		return "group", f, nil
+	case !errors.Is(gerr, store.ErrNotFound):
+		return "", f, gerr
 	}
 	if found, lerr := survey.HasLock(ctx, st, h.settle()); found || lerr != nil {
 		return "lock", f, lerr
@@ -148,6 +166,9 @@ func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format
 // includes the wait for its turn: up to a minute until the budget has room, and then each of the
 // other targets may be before it.
 func (h *Hub) settle() *store.SettleOptions {
+	if h.budget.free {
+		return &store.SettleOptions{Reads: 2, Clock: h.clock}
+	}
 	turns := time.Duration(len(h.all)) * time.Minute / time.Duration(len(h.budget.start))
 	return &store.SettleOptions{Reads: 2, Attempt: 90*time.Second + turns, Clock: h.clock}
 }

@@ -2,20 +2,18 @@ package outside
 
 import (
 	"context"
-	"errors"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
-// followLock watches a place that has a lock and no log, until an error, or until a log is there. A
-// tick reads the newest lock. Each eighth lists the locks too, and looks for a log.
+// followLock watches a place that has a lock and no log, until an error, or until something else is
+// there. A tick reads the newest lock. Each eighth lists the locks too, and looks what is there.
 func (h *Hub) followLock(ctx context.Context, i int, st store.Store) error {
 	f := h.follower(st)
 	for n := 0; ; n++ {
 		if n%8 == 7 {
-			if _, err := manifest.ReadFormat(ctx, st, h.settle()); !errors.Is(err, manifest.ErrNotInitialized) {
+			if kind, _, err := h.kind(ctx, st); err != nil || kind != "lock" {
 				return err
 			}
 		}
@@ -27,12 +25,15 @@ func (h *Hub) followLock(ctx context.Context, i int, st store.Store) error {
 		if err := f.readLock(ctx); err != nil {
 			return err
 		}
-		h.update(i, func(s *State) { s.Lock, s.Err = f.lock(), "" })
+		h.update(i, func(s *State) { s.Lock = f.lock() })
 		if err := f.history(ctx); err != nil {
 			return err
 		}
 		f.complete = true
-		h.update(i, func(s *State) { s.Lock = f.lock() })
+		h.update(i, func(s *State) { s.Lock, s.Err = f.lock(), "" })
+		if h.once {
+			return nil
+		}
 		if err := clock.Sleep(ctx, h.clock, h.tick); err != nil {
 			return err
 		}

@@ -46,28 +46,36 @@ type follower struct {
 	samples   []Sample
 }
 
-// followLog watches a log until an error. A tick reads the newest lock: one request. Each second
+// followLog watches a log until an error, or until another one is in its place. A tick reads the newest lock: one request. Each second
 // tick reads the newest manifest and lists what was appended: three. Each eighth lists the locks
-// and the pins, and looks for the compactor and for what was published: six at most. So eight ticks
-// take 26 requests or less, which leaves some for the locks of past leaders.
+// and the pins, and looks for the compactor, for what was published, and whether the log is still there:
+// seven at most. So eight ticks take 27 requests or less, which leaves some for the locks of past leaders.
 func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manifest.Format) error {
 	log := state.With(st, format, &state.Options{Settle: h.settle(), Clock: h.clock})
 	f := h.follower(st)
 	f.log, f.pins, f.slots.seals = log, map[string]Pin{}, map[fence.Epoch]uint64{}
 	for n := 0; ; n++ {
+		if n%8 == 7 {
+			if now, err := manifest.ReadFormat(ctx, st, h.settle()); err != nil || now.Log != format.Log {
+				return err
+			}
+		}
 		for _, job := range f.jobs(n) {
 			if err := job(ctx); err != nil {
 				return err
 			}
 			view := f.view() // at once: the next request may have to wait for its turn
-			h.update(i, func(s *State) { s.Log, s.Err = view, "" })
+			h.update(i, func(s *State) { s.Log = view })
 		}
 		if err := f.history(ctx); err != nil {
 			return err
 		}
 		f.complete = true
 		view := f.view()
-		h.update(i, func(s *State) { s.Log = view })
+		h.update(i, func(s *State) { s.Log, s.Err = view, "" })
+		if h.once {
+			return nil
+		}
 		if err := clock.Sleep(ctx, h.clock, h.tick); err != nil {
 			return err
 		}

@@ -27,6 +27,13 @@ type State struct {
 // Seen reports whether it was read at least once.
 func (s *State) Seen() bool { return s.Log != nil || s.Group != nil || s.Lock != nil }
 
+// become forgets what was there before, if something else is there now.
+func (s *State) become(kind string) {
+	if s.Kind != kind {
+		s.Kind, s.Log, s.Group, s.Lock = kind, nil, nil, nil
+	}
+}
+
 // Complete reports whether all of it was looked at once.
 func (s *State) Complete() bool {
 	return s.Group != nil || s.Log != nil && s.Log.Complete || s.Lock != nil && s.Lock.Complete

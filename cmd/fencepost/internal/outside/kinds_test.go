@@ -1,0 +1,167 @@
+package outside_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+// places make each kind of place.
+var places = map[string]func(*testing.T, store.Store){
+	"log": func(t *testing.T, st store.Store) {
+		format := logtest.Format()
+		fixture.Put(t, st, layout.FormatKey, document.Sum(layout.FormatKey, []byte(fixture.JSON(t, format))))
+	},
+	"group": func(t *testing.T, st store.Store) {
+		if err := group.Create(t.Context(), st, &group.Options{Partitions: 3, Clock: clock.Go(), Probe: &probe.Options{Clients: 2, Rounds: 1, Refusals: 2}}); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"lock": func(t *testing.T, st store.Store) {
+		e, err := leader.New(st, layout.LockPrefix, &leader.Options{Identity: "ann", Clock: clock.Go()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		term, err := e.Campaign(t.Context())
+		if err == nil {
+			err = term.Resign(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	},
+	"": func(*testing.T, store.Store) {},
+}
+
+func empty(t *testing.T, st store.Store) {
+	for info, err := range st.List(t.Context(), "", nil) {
+		if err == nil {
+			err = st.Delete(t.Context(), info.Key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantKind wants the state of one kind, without anything of others.
+func wantKind(t *testing.T, h *outside.Hub, kind string) {
+	t.Helper()
+	s := state(h)
+	if s.Kind != kind || (s.Log != nil) != (kind == "log") || (s.Group != nil) != (kind == "group") || (s.Lock != nil) != (kind == "lock") {
+		t.Errorf("want %q: %+v", kind, s)
+	}
+	if (s.Err == "") != (kind != "") || kind == "" && !strings.Contains(s.Err, "no log here") {
+		t.Errorf("want %q: error %q", kind, s.Err)
+	}
+}
+
+// TestKindChanges: a place may become one of another kind, or nothing. A hub sees that, and forgets what was there.
+func TestKindChanges(t *testing.T) {
+	for from, make := range places {
+		for to, then := range places {
+			if from == to {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					mem := memstore.New(nil)
+					make(t, mem)
+					watching(t, 12, mem, func(h *outside.Hub, _ *atomic.Int64) {
+						time.Sleep(2 * time.Minute)
+						wantKind(t, h, from)
+						empty(t, mem)
+						then(t, mem)
+						time.Sleep(7 * time.Minute)
+						wantKind(t, h, to)
+					})
+				})
+			})
+		}
+	}
+}
+
+// TestKindBesides: something is made beside what is there. A log counts more than a group, and that more than a lock.
+func TestKindBesides(t *testing.T) {
+	for from, to := range map[string][]string{"lock": {"group", "log"}, "group": {"log"}} {
+		for _, to := range to {
+			t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					mem := memstore.New(nil)
+					places[from](t, mem)
+					watching(t, 12, mem, func(h *outside.Hub, _ *atomic.Int64) {
+						time.Sleep(2 * time.Minute)
+						wantKind(t, h, from)
+						places[to](t, mem)
+						time.Sleep(7 * time.Minute)
+						wantKind(t, h, to)
+					})
+				})
+			})
+		}
+	}
+}
+
+// TestFailureStays: while a part of a log cannot be read, the state says so all the time, also when other parts are read.
+func TestFailureStays(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		n := lead(t, l.Mem, "ann")
+		n.append(t, 3)
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
+			time.Sleep(2 * time.Minute)
+			wantKind(t, h, "log")
+			fixture.Put(t, l.Mem, layout.NumberedKey(layout.CompactorLockPrefix, 1), []byte("rot"))
+			time.Sleep(5 * time.Minute)
+			for range 300 {
+				time.Sleep(time.Second)
+				if s := state(h); s.Err == "" || s.Log == nil {
+					t.Fatalf("%+v", s)
+				}
+			}
+		})
+	})
+}
+
+// TestOnce: one look at many targets waits for no budget, is complete, and ends.
+func TestOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var targets []outside.Target
+		for i := range 20 {
+			mem := memstore.New(nil)
+			places[[]string{"log", "group", "lock", ""}[i%4]](t, mem)
+			targets = append(targets, outside.Target{URL: fmt.Sprint(i), Store: mem})
+		}
+		h := outside.New(targets, &outside.Options{Clock: clock.Go(), Once: true})
+		began := time.Now()
+		if err := h.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		all, _ := h.States()
+		for i, s := range all {
+			if (s.Err == "") != s.Complete() || (s.Err == "") != (i%4 != 3) {
+				t.Errorf("%d: %+v", i, s)
+			}
+		}
+		if n := all[0].Requests; n > 15*20 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
