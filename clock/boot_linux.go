@@ -100,11 +100,13 @@ func (b *bootTime) now() Instant {
 func (b *bootTime) ask(before reading) Instant {
 	answer := b.kernel()
 	after := b.sample()
-	// guard:boot-rising. The clock stores the distance from monotonic time to boot time, and never
-	// replaces it by a smaller one. Without this rule: goroutine A asks the kernel, and is stopped
-	// for a second before it reads monotonic time; just before A goes on, goroutine B asks, and
-	// stores the right distance; A stores a distance that is a second too small; B's next reading
-	// is almost a second before its last one.
+	// guard:boot-rising. Boot time is monotonic time plus a distance. The clock stores that
+	// distance, and uses it for 1 ms without asking the kernel. It never replaces it by a
+	// smaller one. Without this rule: goroutine A asks the kernel, and is stopped for a second
+	// before it reads monotonic time, so its distance will be a second too small; goroutine B
+	// asks, and stores the right one; within the same millisecond A goes on, and stores its own;
+	// B reads the clock again, which shows almost a second before B's last reading; a lease that
+	// ended in that second seems to hold.
 	//
 	//mutant:replace distance = max(distance, old); b.distance => b.distance
 	distance := int64(answer - after.mono)

@@ -138,11 +138,13 @@ func (t *table) known(ctx context.Context, l *listing, p *past, version int64) (
 		if err != nil {
 			return base, false, err
 		}
-		// guard:delta-clean-right. Log cleanup that remembers the commits since a checkpoint compares the
-		// checkpoint with the state that the publisher had there. Without this check: the oldest version
-		// within the retention is 250, and checkpoint 100 is right; another program writes a wrong
-		// checkpoint of version 200; a publisher that remembers commits 200 to 250 deletes what is before
-		// version 200; nothing is left from which version 250 can be computed.
+		// guard:delta-clean-right. Log cleanup deletes what is before a checkpoint. A publisher that
+		// remembers all commits since that checkpoint does not read them again. So it compares the
+		// checkpoint with the checksum that it remembers of that version; if they differ, it goes on
+		// to an older checkpoint. Without this check: the oldest version within the retention is
+		// 250, and checkpoint 100 is right; another program writes a wrong checkpoint of version
+		// 200; a publisher that remembers versions 200 to 250 deletes all commits and checkpoints
+		// before 200; nothing right is left from which version 250 can be computed.
 		//
 		//mutant:replace s.sum == c.sum => s.sum != (sum{}) && c.sum != (sum{})
 		if s, err := decodeCheckpoint(v, body); err == nil && s.sum == c.sum {

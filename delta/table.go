@@ -203,8 +203,8 @@ func (t *table) base(ctx context.Context, l *listing, version int64) (*state, er
 	// guard:delta-checkpoint. A Delta checkpoint is used only if its file count and checksum fit the
 	// commit of its version. Without this check: another program writes a checkpoint of version 106,
 	// the newest, that lacks the last six edits of a log; a publisher starts from it, and publishes
-	// these edits a second time; programs that follow the table's changes get their rows twice; the
-	// new commits fit only the wrong checkpoint, so nobody can read the table from a right one.
+	// these edits a second time; programs that follow the table's changes get their rows twice; if
+	// they were published one by one, they fit only the wrong checkpoint, so nobody can read the table from a right one.
 	//
 	//mutant:replace return s, fits(version, proof, s.proof()) => _ = proof; return s, nil
 	return s, fits(version, proof, s.proof())

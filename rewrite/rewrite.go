@@ -231,10 +231,11 @@ func (r *Rewriter) write(ctx context.Context, s *reader.Snapshot, files []manife
 			return manifest.File{}, fmt.Errorf("rewrite: %s: %w", out.Key(), err)
 		}
 	}
-	// guard:rewrite-records. If the table counts the records of all files that a rewrite replaces,
-	// the new file must have as many. Without this check: an application's function skips a file
-	// whose schema it does not know; the rewrite is committed, and the rows of that file are gone
-	// from the table.
+	// guard:rewrite-records. An application's function writes the new file of a rewrite, and
+	// returns how many records it has written. If the table has a count for each file that is
+	// replaced, that number must be their sum. Without this check: the function skips a file whose
+	// schema it does not know, and returns the number of the records that it has written; the
+	// rewrite is committed, and the rows of that file are gone from the table.
 	//
 	//mutant:replace counted && records != want => false
 	if counted && records != want {

@@ -46,8 +46,8 @@ func (m *Machine) join() {
 			// guard:clean-join. The first deadline of a member counts from before its create was first
 			// sent. A create that is answered after this deadline ends the session, and the worker can
 			// join only under another name. Without this: A's create is applied, but the answer is
-			// lost; A sends the create again much later, and learns that its object is there; A counts
-			// its deadline from this answer, and its heartbeats are lost; organisers have counted since
+			// lost; A sends the create again late, though within the validity, and learns that its object
+			// is there; A counts its deadline from this answer, and its heartbeats are lost; organisers have counted since
 			// the first request was applied, and expire A while A works.
 			//
 			//mutant:replace sent.Add => m.now.Add
