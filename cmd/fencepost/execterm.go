@@ -104,6 +104,13 @@ func (r *running) missed(s syscall.Signal) {
 	}
 }
 
+// wasTold takes note that the command was told to end, as it also is when its deadline is near.
+func (r *running) wasTold() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = true
+}
+
 // stop ends the wait or, in good order, the term. The caller has r.mu.
 func (r *running) stop(s syscall.Signal) {
 	r.ending = true
@@ -225,11 +232,7 @@ func (r *running) begin(signals chan<- syscall.Signal) bool {
 func (r *running) once(ctx context.Context, t *leader.Term, file string, signals chan syscall.Signal) (supervise.Status, error) {
 	ctx, cancel := until(ctx, r.hard)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.told = true
-	})()
+	defer context.AfterFunc(ctx, r.wasTold)()
 	defer func() {
 		r.mu.Lock()
 		r.forward = nil
@@ -240,7 +243,7 @@ func (r *running) once(ctx context.Context, t *leader.Term, file string, signals
 	}()
 	return supervise.Run(ctx, &supervise.Command{
 		Path: r.path, Args: r.argv, Env: r.environment(t.Epoch(), file), Watchdog: []string{"fencepost", watchdogVerb},
-		Held: t.Held, Grace: r.grace, Signals: signals, Missed: r.missed,
+		Held: t.Held, Grace: r.grace, Signals: signals, Missed: r.missed, Told: r.wasTold,
 		Renewed: func(deadline supervise.Moment) { r.renewed(file, t.Epoch(), deadline, r.grace) },
 	})
 }

@@ -239,3 +239,23 @@ func TestExecCtrlZ(t *testing.T) {
 	say("again\n", "got again")
 	say("echo status $?\n", "status 0")
 }
+
+// TestExecTermNearTheDeadline: the command was told to end because no heartbeat gets through. A SIGTERM of the
+// user reaches it, too.
+func TestExecTermNearTheDeadline(t *testing.T) {
+	t.Parallel()
+	out, url := t.TempDir(), fileURL(t)
+	c, errs := script(t, out, "--validity 6s --grace 2900ms", url,
+		`trap 'echo told >>"$OUT/told"' TERM; touch "$OUT/ready"; while :; do sleep 0.05; done`)
+	eventually(t, "its trap is set", func() bool { _, err := os.Stat(filepath.Join(out, "ready")); return err == nil })
+	dir := strings.TrimPrefix(url, "file://")
+	if err := os.Rename(dir, dir+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	waitFile(t, filepath.Join(out, "told"))
+	_ = c.Process.Signal(syscall.SIGTERM)
+	eventually(t, "the signal reaches it", func() bool { return waitFile(t, filepath.Join(out, "told")) == "told\ntold" })
+	if got := exitStatus(t, c.Wait()); got != exitLost {
+		t.Errorf("status %d: %s", got, errs)
+	}
+}

@@ -45,6 +45,8 @@ type Command struct {
 	Grace time.Duration
 	// Signals are passed on to the command.
 	Signals <-chan syscall.Signal
+	// Told, if set, is called when the command was told to end, for whatever reason.
+	Told func()
 	// Missed, if set, is told of each signal that came when the command had ended, but not yet all
 	// that it has started.
 	Missed func(syscall.Signal)

@@ -237,7 +237,12 @@ func (s *supervisor) heed(r report) {
 	if r.Started != 0 {
 		s.group = r.Started
 	}
-	s.stopping = s.stopping || r.Stopping
+	if r.Stopping && !s.stopping {
+		s.stopping = true
+		if s.Told != nil {
+			s.Told()
+		}
+	}
 	s.lost = s.lost || r.Late
 	if r.Missed != 0 && s.Missed != nil {
 		s.Missed(r.Missed)
