@@ -348,6 +348,10 @@ func TestPrunesWhileBehind(t *testing.T) {
 // guard:same-updater. The first call is stopped while its fold is on the way; the fold lands during the second call.
 // Nobody else has the token.
 func TestSameTokenAgain(t *testing.T) {
+	synctest.Test(t, sameTokenAgain)
+}
+
+func sameTokenAgain(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	w.Lead(3)
 	if _, err := w.once(w.Mem, 1, nil); err != nil {
