@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,10 +35,14 @@ type note struct {
 	Source   string   `json:"source"`
 	// Files is the second store that had the files of the table; empty if the log has none.
 	// In the backup these files are under their keys in the log.
-	Files   string    `json:"files,omitempty"`
+	Files string `json:"files,omitempty"`
+	// Version is 0 until the first one is pinned.
 	Version uint64    `json:"version"`
 	Pin     string    `json:"pin"`
 	Begun   time.Time `json:"begun"`
+	// Place is a random name of the destination, which tells it from others that have the same URL, such as
+	// file:///backup of another machine. Pin has it too. Backups of older versions lack it.
+	Place string `json:"place,omitempty"`
 	// Run is new with each version that a backup begins: two processes never write the same note.
 	Run string `json:"run"`
 	// Chain is where the chain of the copy ends, once Done is set.
@@ -66,6 +71,8 @@ type Report struct {
 	Objects int   `json:"objects"`
 	Present int   `json:"present"`
 	Bytes   int64 `json:"bytes"`
+	// Healed counts those that were there, but damaged, and were copied again.
+	Healed int `json:"healed,omitempty"`
 	// ServerSide says that the store copied by itself.
 	ServerSide bool `json:"server_side"`
 	// Files is the second store from which, or to which, the files of the table were copied.
@@ -114,6 +121,9 @@ const attempts = 5
 // given.
 func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, error) {
 	o := opts.defaults()
+	if err := distinct(from, to, "the log", "its backup"); err != nil {
+		return nil, err
+	}
 	r, err := reader.Open(ctx, from, nil)
 	if err != nil {
 		return nil, err
@@ -128,6 +138,7 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 	}
 	format := log.Format()
 	b := &making{Options: o, transfer: begin(from, to, &Report{Log: format.Log}, &o), source: log, reader: r, format: format}
+	b.limits = format.Limits
 	if b.format.Files != nil {
 		if b.files, err = filesOut(&b.format, o.Files, to); err != nil {
 			return nil, err
@@ -137,48 +148,60 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 		return nil, err
 	}
 	b.tryServer(ctx)
-	if err := b.complete(ctx); err != nil {
-		return b.report, err
-	}
-	if err := r.Unpin(ctx, b.note.Pin); err != nil && !errors.Is(err, reader.ErrNoPin) {
-		return b.report, fmt.Errorf("the backup is complete, but its pin %q is not removed: %w", b.note.Pin, err)
-	}
-	return b.report, nil
+	return b.report, b.complete(ctx)
 }
 
 // complete copies until the backup is whole, and says so in the note.
 func (b *making) complete(ctx context.Context) error {
 	for n := 1; ; n++ {
 		err := b.run(ctx)
-		if !errors.Is(err, errGone) || n == attempts {
-			if err != nil {
-				return err
+		if err == nil {
+			// An earlier backup to this place has its manifest still. To the copy it would look like the rest of
+			// what somebody has deleted.
+			copied := oneVersion{b.to, b.m.Version, oldLocks(b.have)}
+			err = b.healing(ctx, func() error {
+				return check(ctx, copied, nil, b.note.Chain, b.report, &b.Options)
+			})
+			if errors.Is(err, fence.ErrCorrupt) {
+				err = fmt.Errorf("%w. Run `fencepost verify` on the log: if the log is sound, run the same command again", err)
 			}
+		}
+		if err == nil {
 			break
+		}
+		if !errors.Is(err, errGone) || n == attempts {
+			return err
 		}
 		b.Note("the log was compacted meanwhile; beginning with a newer version")
 		if err := b.restart(ctx); err != nil {
 			return err
 		}
 	}
-	// An earlier backup to this place has its manifest still. To the copy it would look like the rest of
-	// what somebody has deleted.
-	if err := check(ctx, oneVersion{b.to, b.m.Version}, nil, b.note.Chain, b.report, &b.Options); err != nil {
-		return err
-	}
+	// The pins, before the note says that this is done: after that, another call may begin, and pin.
+	pins, unread := b.reader.Pins(ctx)
 	b.note.Done, b.note.Previous = true, nil
 	if err := b.save(ctx); err != nil {
 		return err
 	}
 	// A copy has one version. Those of earlier backups go last: until now the last complete one needs its own.
-	var older []string
+	older := oldLocks(b.have)
 	for key := range b.have {
-		if v, ok := layout.ParseManifestKey(key); ok && v != b.m.Version {
+		if other(key, b.m.Version) {
 			older = append(older, key)
-			delete(b.have, key)
 		}
 	}
-	return store.DeleteAll(ctx, b.to, older, nil)
+	if err := store.DeleteAll(ctx, b.to, older, nil); err != nil {
+		return err
+	}
+	for _, p := range pins {
+		if p.Name == b.note.Pin && p.TTL == 0 && unread == nil {
+			unread = b.reader.Release(ctx, p)
+		}
+	}
+	if unread != nil {
+		return fmt.Errorf("the backup is complete, but its pin %q is not removed: %w", b.note.Pin, unread)
+	}
+	return nil
 }
 
 // making is a backup under way.
@@ -195,10 +218,10 @@ type making struct {
 	noted store.Version
 }
 
-// pinName is the name of the pin of a backup, the same each time.
-func pinName(to store.Store) string {
-	name := "backup to " + to.Traits().Name
-	return name[:min(len(name), 200)]
+// pinName is the name of the pin of a backup.
+func pinName(to store.Store, place string) string {
+	name := "backup to " + to.Traits().Where()
+	return strings.ToValidUTF8(name[:min(len(name), 180)], "") + " " + place
 }
 
 // prepare checks the destination, and finds or makes the pin.
@@ -228,15 +251,10 @@ func (b *making) prepare(ctx context.Context) (err error) {
 
 // restart pins the newest version.
 func (b *making) restart(ctx context.Context) error {
-	name := pinName(b.to)
 	if m, err := b.source.Newest(ctx); err != nil {
 		return err
 	} else if m.Version == 0 {
 		return errors.New("the log has no manifest yet, so there is nothing to pin: append something, or run `fencepost compact`, and try again")
-	}
-	p, err := b.reader.Pin(ctx, name, 0, 0)
-	if err != nil {
-		return err
 	}
 	previous := b.note.Previous
 	if b.note.Done {
@@ -246,10 +264,24 @@ func (b *making) restart(ctx context.Context) error {
 		}
 	}
 	// Pins of an earlier attempt have the same name. They go with this one.
-	b.note = note{Format: document.Format, Run: uuid.NewString(), Log: b.format.Log, Source: b.from.Traits().Name, Version: p.Version, Pin: name, Begun: time.Now().UTC(), Previous: previous}
+	last := b.note
+	b.note = note{Format: document.Format, Run: uuid.NewString(), Log: b.format.Log, Source: b.from.Traits().Name, Pin: last.Pin, Place: last.Place, Begun: time.Now().UTC(), Previous: previous}
 	if b.format.Files != nil {
 		b.note.Files, b.note.Requires = b.files.from.Traits().Name, []string{needsFiles}
 	}
+	if last.Pin == "" || last.Place == "" && last.Done {
+		// The name of the pin is in the note before the pin is there, so that a later call finds it.
+		b.note.Place = uuid.NewString()[:8]
+		b.note.Pin = pinName(b.to, b.note.Place)
+		if err := b.save(ctx); err != nil {
+			return err
+		}
+	}
+	p, err := b.reader.Pin(ctx, b.note.Pin, 0, 0)
+	if err != nil {
+		return err
+	}
+	b.note.Version = p.Version
 	if b.m, _, err = b.source.At(ctx, p.Version); err != nil {
 		return err
 	}
@@ -282,15 +314,18 @@ func (b *making) save(ctx context.Context) error {
 
 // run copies the version, and the chain after its floor.
 func (b *making) run(ctx context.Context) error {
-	*b.report = Report{Log: b.format.Log, Version: b.m.Version, First: b.m.First(), ServerSide: b.report.ServerSide, Files: b.note.Files}
+	*b.report = Report{Log: b.format.Log, Version: b.m.Version, First: b.m.First(), ServerSide: b.report.ServerSide, Files: b.note.Files, Healed: b.report.Healed}
 	b.done.Store(0)
 	b.total.Store(0)
 	// First what no pin holds.
 	if err := b.chain(ctx); err != nil {
 		return err
 	}
-	files, err := b.newFiles(ctx)
-	if err != nil {
+	var files []item
+	if err := b.healing(ctx, func() (err error) {
+		files, err = b.newFiles(ctx)
+		return err
+	}); err != nil {
 		return err
 	}
 	b.note.Chain = &ending{b.report.End, b.end}
@@ -310,7 +345,7 @@ func (b *making) run(ctx context.Context) error {
 		}
 	}
 	// The manifest after all that it names, and last what makes the copy a log.
-	if err := b.all(ctx, []item{{layout.ManifestKey(b.m.Version), -1}}); err != nil {
+	if err := b.all(ctx, []item{{key: layout.ManifestKey(b.m.Version), size: -1}}); err != nil {
 		return err
 	}
 	return b.copyFormat(ctx)
@@ -323,12 +358,14 @@ func (b *making) chain(ctx context.Context) error {
 		after.StartAfter = layout.DataKey(fence.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
 	}
 	var items []item
+	listed := map[string]bool{} // a listing that began again repeats itself
 	for info, err := range store.ListAll(ctx, b.from, layout.DataPrefix, after, nil) {
 		if err != nil {
 			return err
 		}
-		if p, ok := layout.ParseDataKey(info.Key); ok && !b.m.Past(p) {
-			items = append(items, item{info.Key, info.Size})
+		if p, ok := layout.ParseDataKey(info.Key); ok && !b.m.Past(p) && !listed[info.Key] {
+			listed[info.Key] = true
+			items = append(items, item{key: info.Key, size: info.Size})
 			b.total.Add(info.Size)
 		}
 	}
@@ -353,7 +390,7 @@ func (b *making) newFiles(ctx context.Context) ([]item, error) {
 	b.report.End, b.end = b.m.Floor.Offset, b.m.Floor.Position
 	for step, err := range follow.Walk(ctx, b.m.Floor) {
 		if err != nil {
-			return nil, moved(err)
+			return nil, rotten(moved(err), step.From.Position)
 		}
 		b.report.End, b.end = step.To.Offset, step.To.Position
 		if step.Frame.Kind != frame.Edit {
@@ -383,10 +420,18 @@ func (b *making) newFiles(ctx context.Context) ([]item, error) {
 	}
 	var items []item
 	for key, size := range added {
-		items = append(items, item{key, size})
+		items = append(items, item{key: key, size: size})
 		b.total.Add(size)
 	}
 	return items, nil
+}
+
+// rotten returns an error about the object of the chain in a slot as a damagedError, if that is damaged.
+func rotten(err error, at fence.Position) error {
+	if errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, errGone) {
+		return &damagedError{[]string{layout.DataKey(at)}, err}
+	}
+	return err
 }
 
 // moved returns errGone if the floor has moved, and else err.
@@ -400,7 +445,7 @@ func moved(err error) error {
 // named returns what the version names: all of it is held by the pin.
 func (b *making) named(ctx context.Context) (items []item, err error) {
 	add := func(key string, size int64) {
-		items = append(items, item{key, size})
+		items = append(items, item{key: key, size: size})
 		b.total.Add(max(size, 0))
 	}
 	for _, p := range b.source.Lists(b.m) {
@@ -449,6 +494,7 @@ func (b *making) lock(ctx context.Context, prefix string) error {
 		if err != nil {
 			return err
 		}
+		b.have[newest] = int64(len(body))
 		return replace(ctx, b.to, newest, body)
 	}
 	return fmt.Errorf("%w: below %s", errGone, prefix)
@@ -467,7 +513,11 @@ func check(ctx context.Context, st, files store.Store, chain *ending, report *Re
 		return err
 	}
 	if !v.OK() {
-		return fmt.Errorf("%w: the copy in %s is not whole: %v; run `fencepost verify --copy` there", fence.ErrCorrupt, st.Traits().Name, v.Problems[0])
+		bad := &damagedError{err: fmt.Errorf("%w: the copy in %s is not whole: %v", fence.ErrCorrupt, st.Traits().Name, v.Problems[0])}
+		for _, p := range v.Problems {
+			bad.keys = append(bad.keys, p.Key)
+		}
+		return bad
 	}
 	if err := chain.check(ending{v.End, v.Tail}, st, "nothing there can be relied on"); err != nil {
 		return err

@@ -1,10 +1,10 @@
 package backup
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
@@ -30,9 +30,12 @@ const (
 // errGone: an object is not in the log any more.
 var errGone = errors.New("an object is gone")
 
-// compared is up to which size an object is read if the destination has one of its name. Seals, locks
-// and short data have equal sizes also in two histories of one log; of larger objects that is unlikely.
+// compared is how many bytes of an object of the chain are read if the destination has one of its name.
+// They have the header, whose nonce differs in two histories of one log.
 const compared = 4 << 10
+
+// heartbeat is how often progress is told while nothing arrives.
+const heartbeat = time.Second
 
 // otherError: the destination has another object of the same name.
 type otherError struct{ key, what, place, advice string }
@@ -51,15 +54,19 @@ type transfer struct {
 	progress   func(done, total int64)
 	// advice is what people are told if the destination has another object of the same name.
 	advice string
+	limits fence.Limits
+	note   func(format string, args ...any)
 
 	done, total atomic.Int64
 	mu          sync.Mutex
 	report      *Report
+	healed      map[string]bool // the objects that were copied again, by key
 }
 
 // begin is a transfer whose files take the way of all objects.
 func begin(from, to store.Store, report *Report, o *Options) *transfer {
 	t := &transfer{from: from, to: to, report: report, advice: "has another history of this log: back up to a place of its own", log: way{from: from, to: to, sample: layout.FormatKey, tmp: layout.TmpPrefix}}
+	t.note, t.healed = o.Note, map[string]bool{}
 	t.progress = func(done, total int64) { o.Progress("copying", done, total) }
 	return t
 }
@@ -68,6 +75,8 @@ func begin(from, to store.Store, report *Report, o *Options) *transfer {
 type item struct {
 	key  string
 	size int64
+	// again says that the copy in the destination is damaged, and is to be replaced.
+	again bool
 }
 
 // existing lists what a store has below a prefix.
@@ -137,6 +146,7 @@ func (w *way) tryServer(ctx context.Context) {
 
 // all copies objects, several at once. Objects that are there already are left out.
 func (t *transfer) all(ctx context.Context, items []item) error {
+	defer t.beat()()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, it := range items {
@@ -144,17 +154,16 @@ func (t *transfer) all(ctx context.Context, items []item) error {
 			break
 		}
 		g.Go(func() error {
-			if size, ok := t.present(it.key); ok && (it.size < 0 || size == it.size) {
-				if it.size <= compared && t.tells(it.key) {
-					if err := t.same(ctx, it.key); err != nil {
-						return err
-					}
+			if size, ok := t.present(it.key); ok {
+				if err := t.keep(ctx, it, size); err != nil {
+					return err
 				}
+				if it.size >= 0 {
+					size = it.size // it may be healed
+				}
+				t.done.Add(size)
 				t.count(it.key, size, true)
 				return nil
-			} else if ok {
-				w, _, name := t.way(it.key)
-				return &otherError{it.key, fmt.Sprintf("its %s has %d bytes, not %d", name, size, it.size), w.to.Traits().Name, t.advice}
 			}
 			n, err := t.one(ctx, it)
 			if err != nil {
@@ -170,40 +179,29 @@ func (t *transfer) all(ctx context.Context, items []item) error {
 	return g.Wait()
 }
 
-// tells reports whether an object tells one history from another. The others have names that no other history has.
-func (t *transfer) tells(key string) bool {
-	_, data := layout.ParseDataKey(key)
-	_, manifest := layout.ParseManifestKey(key)
-	return data || manifest
+// beat tells people how far the copy is, also while one object takes long. The caller ends it.
+func (t *transfer) beat() (end func()) {
+	stop, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		tick := time.NewTicker(heartbeat)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				t.tell()
+			}
+		}
+	}()
+	return func() { close(stop); <-over }
 }
 
-// nonce is that of an object of the chain, nil if it is none.
-func nonce(b []byte) any {
-	h, err := frame.DecodeHeader(b)
-	if err != nil {
-		return nil
-	}
-	return h.Nonce
-}
-
-// same compares an object with the one of its name in the destination. A seal that verify has made again has
-// another time, and the same nonce.
-func (t *transfer) same(ctx context.Context, key string) error {
-	w, from, to := t.way(key)
-	want, _, err := store.Read(ctx, w.from, from, &store.ReadOptions{Limit: small})
-	switch {
-	case errors.Is(err, store.ErrTooLarge):
-		return nil // only its size is compared
-	case errors.Is(err, store.ErrNotFound):
-		return fmt.Errorf("%w: %w", errGone, err)
-	case err != nil:
-		return err
-	}
-	got, _, err := store.Read(ctx, w.to, to, &store.ReadOptions{Limit: small})
-	if err == nil && !bytes.Equal(got, want) && (nonce(want) == nil || nonce(got) != nonce(want)) {
-		return &otherError{key, "its " + to + " has other content", w.to.Traits().Name, t.advice}
-	}
-	return err
+func (t *transfer) tell() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.progress(t.done.Load(), t.total.Load())
 }
 
 // present returns the size of an object that the destination has.
@@ -224,9 +222,7 @@ func (t *transfer) count(key string, n int64, there bool) {
 	} else {
 		t.have[key] = n
 	}
-	if t.progress != nil {
-		t.progress(t.done.Add(n), t.total.Load())
-	}
+	t.progress(t.done.Load(), t.total.Load())
 }
 
 // one copies an object, and returns its size.
@@ -250,59 +246,87 @@ func (t *transfer) one(ctx context.Context, it item) (n int64, err error) {
 }
 
 // attempt copies an object once, in the way that suits it.
-func (t *transfer) attempt(ctx context.Context, it item) (int64, error) {
+func (t *transfer) attempt(ctx context.Context, it item) (n int64, err error) {
 	w, from, to := t.way(it.key)
-	if w.server != nil && it.size != 0 {
-		_, found, err := store.Read(ctx, w.from, from, &store.ReadOptions{Length: 1})
-		if err == nil {
-			_, err = w.server.CopyFrom(ctx, to, w.from, found)
-		}
-		switch {
-		case errors.Is(err, store.ErrPrecondition):
-			n, err := w.there(ctx, to, found.Size)
-			if err == nil && n <= compared && t.tells(it.key) {
-				err = t.same(ctx, it.key)
-			}
-			return n, err
-		case !errors.Is(err, store.ErrUnsupported) && !errors.Is(err, store.ErrRange):
-			return found.Size, err
+	if w.server == nil || it.size == 0 || it.again {
+		return t.through(ctx, w, it, from, to)
+	}
+	_, found, err := store.Read(ctx, w.from, from, &store.ReadOptions{Length: 1})
+	if err == nil {
+		_, err = w.server.CopyFrom(ctx, to, w.from, found)
+	}
+	switch {
+	case errors.Is(err, store.ErrUnsupported), errors.Is(err, store.ErrRange):
+		return t.through(ctx, w, it, from, to)
+	case errors.Is(err, store.ErrPrecondition):
+		// The answer of an earlier request was lost, or another object is there.
+		var there store.Info
+		if _, there, err = store.Read(ctx, w.to, to, &store.ReadOptions{Length: 1}); err == nil {
+			err = t.keep(ctx, item{key: it.key, size: found.Size}, there.Size)
 		}
 	}
+	if err == nil {
+		t.done.Add(found.Size)
+	}
+	return found.Size, err
+}
+
+// through copies an object through this process.
+func (t *transfer) through(ctx context.Context, w *way, it item, from, to string) (int64, error) {
 	if it.size > small || it.size == 0 {
-		return w.stream(ctx, from, to)
+		return t.stream(ctx, w, it, from, to)
 	}
 	body, _, err := store.Read(ctx, w.from, from, &store.ReadOptions{Limit: small})
 	switch {
 	case errors.Is(err, store.ErrTooLarge), err == nil && len(body) == 0:
-		return w.stream(ctx, from, to)
+		return t.stream(ctx, w, it, from, to)
 	case err != nil:
 		return 0, err
 	}
-	_, err = store.Create(ctx, w.to, to, body, nil)
+	if it.again {
+		err = replace(ctx, w.to, to, body)
+	} else {
+		_, err = store.Create(ctx, w.to, to, body, nil)
+	}
+	if err == nil {
+		t.done.Add(int64(len(body)))
+	}
 	return int64(len(body)), err
 }
 
 // stream copies an object of any size in bounded memory.
-func (w *way) stream(ctx context.Context, from, to string) (int64, error) {
+func (t *transfer) stream(ctx context.Context, w *way, it item, from, to string) (int64, error) {
 	obj, err := w.from.Get(ctx, from, nil)
 	if err != nil {
 		return 0, err
 	}
 	defer obj.Body.Close()
-	_, err = store.UploadNew(ctx, w.to, to, obj.Body, &store.UploadOptions{SizeHint: obj.Size}, nil)
+	body := &counted{Reader: obj.Body, done: &t.done}
+	o := &store.UploadOptions{SizeHint: obj.Size}
+	if it.again {
+		// Whoever else writes this name, and if this request comes late, writes the same bytes.
+		_, err = w.to.Upload(ctx, to, body, o)
+	} else {
+		_, err = store.UploadNew(ctx, w.to, to, body, o, nil)
+	}
+	if err != nil {
+		t.done.Add(-body.n)
+	}
 	return obj.Size, err
 }
 
-// there checks an object whose copy was refused: the answer of an earlier request was lost.
-func (w *way) there(ctx context.Context, key string, size int64) (int64, error) {
-	_, info, err := store.Read(ctx, w.to, key, &store.ReadOptions{Length: 1})
-	switch {
-	case err != nil:
-		return 0, err
-	case info.Size != size:
-		return 0, &store.Error{Op: "copy", Key: key, Kind: store.ErrPrecondition, Hint: "another object is there"}
-	}
-	return size, nil
+// counted adds what is read to the progress.
+type counted struct {
+	io.Reader
+	done *atomic.Int64
+	n    int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	c.done.Add(int64(n))
+	return n, err
 }
 
 // replace writes an object that may be there with other content.

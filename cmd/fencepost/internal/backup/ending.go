@@ -1,9 +1,12 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"iter"
+	"slices"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
@@ -48,17 +51,36 @@ func (e *ending) endOf(ctx context.Context, st store.Store, f *manifest.Format, 
 	at := ending{m.Floor.Offset, m.Floor.Position}
 	for step, err := range (&chain.Source{Store: st, Log: f.Log, Limits: f.Limits}).Walk(ctx, m.Floor) {
 		if err != nil {
-			return err
+			return rotten(err, step.From.Position)
 		}
 		at = ending{step.To.Offset, step.To.Position}
 	}
 	return e.check(at, st, advice)
 }
 
-// oneVersion is a copy without the manifests of earlier backups to the same place.
+// oneVersion is a copy without the manifests and locks of earlier backups to the same place.
 type oneVersion struct {
 	store.Store
 	version uint64
+	old     []string
+}
+
+// oldLocks returns the locks that have a newer one after them. A copy does not need them. So it does no harm
+// if one is damaged that the log has no longer.
+func oldLocks(have map[string]int64) (old []string) {
+	for _, prefix := range []string{layout.LockPrefix, layout.CompactorLockPrefix} {
+		newest := ""
+		for key := range have {
+			if _, ok := layout.ParseLockKey(prefix, key); !ok {
+				continue
+			}
+			if lower := min(newest, key); lower != "" {
+				old = append(old, lower)
+			}
+			newest = max(newest, key)
+		}
+	}
+	return old
 }
 
 // other reports whether a key is that of another version.
@@ -70,7 +92,7 @@ func other(key string, version uint64) bool {
 func (s oneVersion) Unwrap() store.Store { return s.Store }
 
 func (s oneVersion) Get(ctx context.Context, key string, o *store.GetOptions) (*store.Object, error) {
-	if other(key, s.version) {
+	if other(key, s.version) || slices.Contains(s.old, key) {
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotFound}
 	}
 	return s.Store.Get(ctx, key, o)
@@ -79,9 +101,24 @@ func (s oneVersion) Get(ctx context.Context, key string, o *store.GetOptions) (*
 func (s oneVersion) List(ctx context.Context, prefix string, o *store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		for info, err := range s.Store.List(ctx, prefix, o) {
-			if (err != nil || !other(info.Key, s.version)) && !yield(info, err) {
+			if (err != nil || !other(info.Key, s.version) && !slices.Contains(s.old, info.Key)) && !yield(info, err) {
 				return
 			}
 		}
 	}
+}
+
+// formatted is a copy that has no format.json yet, with the one that it will have.
+type formatted struct {
+	store.Store
+	body []byte
+}
+
+func (s formatted) Unwrap() store.Store { return s.Store }
+
+func (s formatted) Get(ctx context.Context, key string, o *store.GetOptions) (*store.Object, error) {
+	if key != layout.FormatKey {
+		return s.Store.Get(ctx, key, o)
+	}
+	return &store.Object{Info: store.Info{Key: key, Version: "not written yet", Size: int64(len(s.body))}, Body: io.NopCloser(bytes.NewReader(s.body))}, nil
 }

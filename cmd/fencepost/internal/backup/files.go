@@ -50,15 +50,28 @@ func apart(second, backup store.Store) error {
 
 // copyFormat makes the backup a log, with its files in its own store.
 func (b *making) copyFormat(ctx context.Context) error {
-	if size, there := b.present(layout.FormatKey); there {
-		b.count(layout.FormatKey, size, true) // a log that was restored from this backup has another one
-		return nil
-	} else if b.format.Files == nil {
-		return b.all(ctx, []item{{layout.FormatKey, -1}})
-	}
 	f := b.format
 	f.Files, f.Requires = nil, without(f.Requires, needsFiles)
-	return b.createFormat(ctx, &f)
+	size, there := b.present(layout.FormatKey)
+	switch {
+	case !there && b.format.Files == nil:
+		return b.all(ctx, []item{{key: layout.FormatKey, size: -1}})
+	case !there:
+		return b.createFormat(ctx, &f)
+	}
+	b.count(layout.FormatKey, size, true) // a log that was restored from this backup has another one
+	if _, err := manifest.ReadFormat(ctx, b.to, nil); !errors.Is(err, fence.ErrCorrupt) {
+		return err
+	}
+	if b.format.Files == nil {
+		return b.heal(ctx, layout.FormatKey)
+	}
+	b.wasDamaged(layout.FormatKey)
+	body, err := document.Encode(layout.FormatKey, f)
+	if err != nil {
+		return err
+	}
+	return replace(ctx, b.to, layout.FormatKey, body)
 }
 
 func without(all []string, name string) (rest []string) {
@@ -84,7 +97,7 @@ func (t *transfer) createFormat(ctx context.Context, f *manifest.Format) error {
 }
 
 // filesIn finds the way of the files from a backup to a second store, if the log had one.
-func (t *transfer) filesIn(n note, second store.Store) error {
+func (t *transfer) filesIn(n restored, second store.Store) error {
 	switch {
 	case n.Files == "" && second != nil:
 		return fmt.Errorf("%w: the log in the backup keeps its files in its own store; leave out --files", manifest.ErrFiles)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
@@ -187,33 +187,31 @@ func TestTwoBackupsAtOnce(t *testing.T) {
 	}
 }
 
-// TestRestoredLogIsUsedAtOnce: a leader appends while a restore still reads what it has copied, and before it is called
-// again. Nothing is lost, and the restore does not say so.
+// TestRestoredLogIsUsedAtOnce: a leader appends as soon as there is a log. A restore that is called again does not say that
+// something is lost.
 func TestRestoredLogIsUsedAtOnce(t *testing.T) {
 	src, to, back := newLog(t), named("backup"), named("back")
 	begun(t, src)
 	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
 		t.Fatal(err)
 	}
-	used := false
-	o := &backup.Options{Probe: quickProbe, Progress: func(string, int64, int64) {
-		if _, err := manifest.ReadFormat(t.Context(), back, nil); err != nil || used {
-			return
-		}
-		used = true
-		w, err := writer.Open(t.Context(), back, fence.NewToken(1<<40), nil)
-		if err == nil {
-			_, err = w.Append(t.Context(), [][]byte{[]byte("at once")})
-		}
-		if err == nil {
-			err = w.Close(t.Context())
-		}
-		if err != nil {
-			t.Error(err)
+	o := &backup.Options{Probe: quickProbe, Progress: func(stage string, _, _ int64) {
+		if _, err := manifest.ReadFormat(t.Context(), back, nil); strings.HasPrefix(stage, "verifying") && !errors.Is(err, manifest.ErrNotInitialized) {
+			t.Errorf("%s: it is a log before it is verified: %v", stage, err)
 		}
 	}}
-	if _, err := backup.Restore(t.Context(), to, back, o); err != nil || !used {
-		t.Errorf("used: %v, %v", used, err)
+	if _, err := backup.Restore(t.Context(), to, back, o); err != nil {
+		t.Fatal(err)
+	}
+	w, err := writer.Open(t.Context(), back, fence.NewToken(1<<40), nil)
+	if err == nil {
+		_, err = w.Append(t.Context(), [][]byte{[]byte("at once")})
+	}
+	if err == nil {
+		err = w.Close(t.Context())
+	}
+	if err != nil {
+		t.Error(err)
 	}
 	if _, err := backup.Restore(t.Context(), to, back, quick); err == nil || errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "has been used since") {
 		t.Errorf("called again: %v", err)
@@ -252,14 +250,20 @@ func TestLostEnd(t *testing.T) {
 			t.Errorf("%d lost: it became a log", n)
 		}
 	}
-	// Or it loses the end while it is made.
+	// Or it loses the end while it is made, and gets it again.
 	src, to := newLog(t), named("backup")
 	begun(t, src)
 	losing := faultstore.New(to, nil)
 	met := losing.BeforeFirst(func(op faultstore.Op) bool {
 		return op.Kind == faultstore.Put && op.Key == layout.FormatKey
 	}, func(context.Context) { lose(t, to, 1) })
-	if _, err := backup.Make(t.Context(), src, losing, nil); !met() || !errors.Is(err, fence.ErrCorrupt) {
+	_, err := backup.Make(t.Context(), src, losing, nil)
+	if err == nil {
+		whole(t, to, &verify.Options{Copy: true})
+	} else if !errors.Is(err, fence.ErrCorrupt) {
+		t.Error(err)
+	}
+	if err == nil && !slices.Equal(contents(t, to), contents(t, src)) || !met() {
 		t.Errorf("%t, %v", met(), err)
 	}
 }
@@ -320,12 +324,8 @@ func TestUpdateIsNotSound(t *testing.T) {
 	before := contents(t, src)
 	l.compact()
 	l.lead()
-	losing := faultstore.New(to, nil)
-	met := losing.BeforeFirst(func(op faultstore.Op) bool {
-		return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.ManifestPrefix)
-	}, func(context.Context) { lose(t, to, 1) })
-	if _, err := backup.Make(t.Context(), src, losing, nil); !met() || !errors.Is(err, fence.ErrCorrupt) {
-		t.Fatalf("%t, %v", met(), err)
+	if _, err := backup.Make(t.Context(), src, rotting{to, layout.SegmentPrefix}, nil); !errors.Is(err, fence.ErrCorrupt) {
+		t.Fatal(err)
 	}
 	if _, err := backup.Restore(t.Context(), to, back, quick); err != nil {
 		t.Fatal(err)
@@ -375,22 +375,28 @@ func TestAnotherHistoryAtOnce(t *testing.T) {
 		}
 		return st
 	}
-	src, to := at("log"), at("backup")
-	copyOf(t, newLog(t), src)
+	src, to, other := at("log"), at("backup"), newLog(t)
+	copyOf(t, other, src)
 	begun(t, src)
+	begun(t, other)
 	met := false
 	listed := noting{to, func() {
 		met = true
-		for info, err := range src.List(t.Context(), layout.DataPrefix, nil) {
-			if err != nil {
-				t.Error(err)
-			}
-			fixture.Put(t, to, info.Key, make([]byte, info.Size))
-		}
+		copyOf(t, keyed{other, layout.DataPrefix}, to)
 	}}
 	if _, err := backup.Make(t.Context(), src, listed, nil); !met || err == nil || !strings.Contains(err.Error(), "has another history of this log") {
 		t.Errorf("%t, %v", met, err)
 	}
+}
+
+// keyed has only the objects below a prefix.
+type keyed struct {
+	store.Store
+	prefix string
+}
+
+func (k keyed) List(ctx context.Context, _ string, o *store.ListOptions) iter.Seq2[store.Info, error] {
+	return k.Store.List(ctx, k.prefix, o)
 }
 
 // noting does something before each write of the note.

@@ -27,23 +27,15 @@ const EpochGap = 1 << 20
 // copy of the same one may use it. Other logs may.
 func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report, error) {
 	o := opts.defaults()
-	var n note
-	body, _, err := store.Read(ctx, from, NoteKey, &store.ReadOptions{Limit: 1 << 20})
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, fmt.Errorf("%s has no %s: it is not a backup that `fencepost backup` made", from.Traits().Name, NoteKey)
-	case err != nil:
+	if err := distinct(to, from, "the restored log", "the backup"); err != nil {
 		return nil, err
 	}
-	if err := document.Decode(NoteKey, body, &n, needsFiles); err != nil {
-		return nil, fmt.Errorf("the backup in %s cannot be restored; restore another one, or an older version of this object: %w", from.Traits().Name, err)
+	n, err := readNote(ctx, from)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case !n.Done && n.Previous != nil:
-		o.Note("the backup is being brought up to date, or that was interrupted; restoring version %d, which was complete before", n.Previous.Version)
-		n.Version, n.Chain = n.Previous.Version, &n.Previous.Chain
-	case !n.Done:
-		return nil, fmt.Errorf("the backup in %s is not complete: run `fencepost backup` again, or restore another one", from.Traits().Name)
+	if n.updating {
+		o.Note("the backup is being brought up to date, or that was interrupted; restoring version %d, which was complete before", n.Version)
 	}
 	t := begin(from, to, &Report{Log: n.Log, Version: n.Version}, &o)
 	t.advice = "is not empty, and differs from the backup: restore to an empty place"
@@ -69,62 +61,150 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 		}
 		return t.report, recheck(ctx, to, n, t.report, &o)
 	}
-	source, err := existing(ctx, from, "")
+	items, source, err := t.listed(ctx, n)
 	if err != nil {
 		return nil, err
-	}
-	maps.DeleteFunc(source, func(key string, _ int64) bool { return n.later(key) })
-	if _, ok := source[layout.ManifestKey(n.Version)]; !ok {
-		return nil, fmt.Errorf("the backup in %s has no manifest of version %d: it was brought up to date meanwhile, or it is damaged; nothing was copied; run this again, and if that says the same, restore another backup", from.Traits().Name, n.Version)
-	}
-	var items []item
-	for key, size := range source {
-		_, there := t.have[key]
-		there = there && layout.KindOf(key) == layout.KindLock // an earlier call may have deposed its holder
-		if key != NoteKey && key != layout.FormatKey && !strings.HasPrefix(key, layout.TmpPrefix) && !there {
-			items = append(items, item{key, size})
-			t.total.Add(size)
-		}
 	}
 	// All sizes before the first copy: a refusal must leave the place as it was.
 	if err := t.fits(source); err != nil {
 		return nil, err
 	}
-	f, err := manifest.ReadFormat(ctx, from, nil)
-	if err != nil {
-		return t.report, err
+	return t.report, n.beside(ctx, from, to, t.restore(ctx, n, items, source, &o))
+}
+
+// restored is the note of a backup, with the version that can be restored.
+type restored struct {
+	note
+	// updating says that a later version has begun in the same place.
+	updating bool
+}
+
+// readNote reads which version of a backup can be restored.
+func readNote(ctx context.Context, from store.Store) (n restored, err error) {
+	body, _, err := store.Read(ctx, from, NoteKey, &store.ReadOptions{Limit: 1 << 20})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return n, fmt.Errorf("%s has no %s: it is not a backup that `fencepost backup` made", from.Traits().Name, NoteKey)
+	case err != nil:
+		return n, err
 	}
+	if err := document.Decode(NoteKey, body, &n.note, needsFiles); err != nil {
+		return n, fmt.Errorf("the backup in %s cannot be restored; restore another one, or an older version of this object: %w", from.Traits().Name, err)
+	}
+	switch {
+	case !n.Done && n.Previous != nil:
+		n.Version, n.Chain, n.updating = n.Previous.Version, &n.Previous.Chain, true
+	case !n.Done:
+		return n, fmt.Errorf("the backup in %s is not complete: run `fencepost backup` again, or restore another one", from.Traits().Name)
+	}
+	return n, nil
+}
+
+// beside refuses a restore during which an update of the backup was completed: that deletes what only the
+// version before needs. An error of the restore may come from that, so this is said instead.
+func (n *restored) beside(ctx context.Context, from, to store.Store, err error) error {
+	switch now, nerr := readNote(ctx, from); {
+	case err == nil, nerr != nil, now.Version == n.Version && now.Log == n.Log:
+		return err
+	default:
+		return fmt.Errorf("the backup in %s was brought up to date meanwhile, from version %d to %d. What is in %s is no log: delete it, and restore again, or restore to an empty place: %w",
+			from.Traits().Name, n.Version, now.Version, to.Traits().Name, err)
+	}
+}
+
+// errUpdated: the backup has another version than when the restore began.
+var errUpdated = errors.New("the version that was restored is not in the backup any more")
+
+// listed returns what is to be copied, and all that the backup has of this version.
+func (t *transfer) listed(ctx context.Context, n restored) (items []item, source map[string]int64, err error) {
+	if source, err = existing(ctx, t.from, ""); err != nil {
+		return nil, nil, err
+	}
+	maps.DeleteFunc(source, func(key string, _ int64) bool { return n.later(key) })
+	for _, key := range oldLocks(source) {
+		delete(source, key)
+	}
+	if _, ok := source[layout.ManifestKey(n.Version)]; !ok {
+		return nil, nil, fmt.Errorf("the backup in %s has no manifest of version %d: it was brought up to date meanwhile, or it is damaged; nothing was copied; run this again, and if that says the same, restore another backup", t.from.Traits().Name, n.Version)
+	}
+	for key, size := range source {
+		_, there := t.have[key]
+		there = there && layout.KindOf(key) == layout.KindLock // an earlier call may have deposed its holder
+		if key != NoteKey && key != layout.FormatKey && !strings.HasPrefix(key, layout.TmpPrefix) && !there {
+			items = append(items, item{key: key, size: size})
+			t.total.Add(size)
+		}
+	}
+	return items, source, nil
+}
+
+// restore copies, checks the copy, and then makes it a log. If the copy is not sound, it never becomes one:
+// nobody can append to it, and a later call goes on.
+func (t *transfer) restore(ctx context.Context, n restored, items []item, source map[string]int64, o *Options) error {
+	f, err := manifest.ReadFormat(ctx, t.from, nil)
+	if err != nil {
+		return err
+	}
+	t.limits = f.Limits
 	// guard:restore-probed. A restore probes the place of the log before it writes anything there, as for a
 	// new log, and its format.json has this report. Without this check: a log is restored to a server that
 	// ignores conditions; the report of the original's store says that all is well; two leaders append to
 	// one slot, and both are told that their records are safe.
 	//
 	//mutant:replace err != nil => err != nil && false
-	if f.Probe, err = probing(ctx, to, &o); err != nil {
-		return t.report, err
+	if f.Probe, err = probing(ctx, t.to, o); err != nil {
+		return err
 	}
-	if err := t.claim(ctx, &f, source, &o); err != nil {
-		return t.report, err
+	if err := t.claim(ctx, &f, source, o); err != nil {
+		return err
 	}
 	t.tryServer(ctx)
 	if err := t.all(ctx, items); err != nil {
-		return t.report, err
+		return err
 	}
-	m, err := state.With(to, f, nil).Newest(ctx)
+	m, err := state.With(t.to, f, nil).Newest(ctx)
 	if err != nil {
-		return t.report, err
+		return err
 	}
-	if err := n.Chain.endOf(ctx, to, &f, m, lost(to)); err != nil {
-		return t.report, err
+	if err := t.healing(ctx, func() error { return n.Chain.endOf(ctx, t.to, &f, m, lost(t.to)) }); err != nil {
+		return t.unsound(err)
 	}
-	if t.report.Epoch, err = raise(ctx, from, to, m.Roles[layout.Writer].Epoch); err != nil {
-		return t.report, err
+	if t.report.Epoch, err = raise(ctx, t.from, t.to, m.Roles[layout.Writer].Epoch); err != nil {
+		return err
+	}
+	t.report.ends(m, n.Chain)
+	format, err := document.Encode(layout.FormatKey, f)
+	if err != nil {
+		return err
+	}
+	if err := t.healing(ctx, func() error {
+		return check(ctx, formatted{t.to, format}, o.Files, n.Chain, t.report, o)
+	}); err != nil {
+		return t.unsound(err)
+	}
+	// A copy that was read whole is sound, whatever the backup is now.
+	if now, err := readNote(ctx, t.from); !t.report.Verified && (err != nil || now.Version != n.Version || now.Log != n.Log) {
+		return errors.Join(errUpdated, err)
 	}
 	// Last, what makes it a log.
-	if err := t.restoreFormat(ctx, &f); err != nil {
-		return t.report, err
+	return t.restoreFormat(ctx, &f)
+}
+
+// unsound says what to do about a copy that must not become a log.
+func (t *transfer) unsound(err error) error {
+	if !errors.Is(err, fence.ErrCorrupt) {
+		return err
 	}
-	return t.report, finish(ctx, to, n.Chain, t.report, &o)
+	return fmt.Errorf("%w. What is in %s is no log. Run the same command again: it copies what is damaged. If that fails too, run `fencepost verify --copy` on the backup; if the backup is damaged, delete what is in %s, and restore another one",
+		err, t.to.Traits().Name, t.to.Traits().Name)
+}
+
+// ends sets which records a copy has, as far as that is known without reading it.
+func (r *Report) ends(m *state.Manifest, chain *ending) {
+	r.First, r.End = m.First(), m.Tail().Offset
+	if chain != nil {
+		r.End = chain.Records
+	}
 }
 
 // later reports whether an object of a backup does not belong to the version that is restored: an
@@ -165,9 +245,8 @@ func (t *transfer) fits(source map[string]int64) error {
 	return nil
 }
 
-// recheck finishes a restore that was interrupted after everything was copied, if nobody has
-// used the log since.
-func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Options) error {
+// recheck checks again what an earlier call has restored, if nobody has used the log since.
+func recheck(ctx context.Context, to store.Store, n restored, report *Report, o *Options) error {
 	name := to.Traits().Name
 	f, err := manifest.ReadFormat(ctx, to, nil)
 	switch {
@@ -202,25 +281,14 @@ func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Opt
 		return err
 	}
 	report.Epoch = rec.Epoch + 1
-	return finish(ctx, to, n.Chain, report, o)
-}
-
-// finish checks a log that was restored.
-func finish(ctx context.Context, to store.Store, chain *ending, report *Report, o *Options) error {
-	log, err := state.Open(ctx, to, nil)
-	if err != nil {
-		return err
-	}
-	m, err := log.Newest(ctx)
-	if err != nil {
-		return err
-	}
-	report.First, report.End = m.First(), m.Tail().Offset
-	if chain != nil {
-		report.End = chain.Records
-	}
+	report.ends(m, n.Chain)
 	// The log may be in use already, so its end is not compared again.
-	return check(ctx, to, o.Files, nil, report, o)
+	if err := check(ctx, to, o.Files, nil, report, o); errors.Is(err, fence.ErrCorrupt) {
+		return fmt.Errorf("%w. It was restored before, and was damaged since, or was not verified then: delete what is in %s, and restore again", err, name)
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 // raise makes the election of a restored log go on at a later epoch than the one in the backup, and
