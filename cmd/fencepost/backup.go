@@ -33,7 +33,9 @@ If backup is interrupted, the same command goes on. The pin stays until a backup
 complete. To give up, delete DESTINATION and remove the pin (fencepost pins, fencepost
 unpin). If DESTINATION holds a complete backup of the same log, it is brought up to
 date: only what is new is copied. Until that is done, restore takes what was complete
-before.
+before. What is damaged in DESTINATION is copied again, unless --no-verify is set.
+
+DESTINATION must not lie within the log's place, nor around it.
 
 If the log keeps the files of its table in a store of their own, --files names that
 store. The files go to DESTINATION too, so that the backup is one place.
@@ -71,8 +73,9 @@ func (a *app) restoreCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore [--files URL] [--no-verify] [--json] BACKUP URL",
 		Short: "copy a backup to an empty place, as a log to work with",
-		Long: `Restore copies a backup to URL, where there must be no log, and checks it. If it is
-interrupted, the same command goes on. The backup stays as it is.
+		Long: `Restore copies a backup to URL, where there must be no log, and checks it. Only then it
+becomes a log. If it is interrupted, or the copy is damaged, the same command goes on. The
+backup stays as it is. URL must not lie within the backup's place, nor around it.
 
 First it probes URL, as init does, since the store may be another one than that of the
 original. So it takes some seconds more.
@@ -153,11 +156,22 @@ func (k *copying) run(ctx context.Context, a *app, from, to store.Store, probing
 	return r, nil
 }
 
+// were says of how many objects something is true.
+func were(n int) string {
+	if n == 1 {
+		return "1 object was"
+	}
+	return plural(n, "object") + " were"
+}
+
 // said describes a copy in words.
 func (k *copying) said(r *backup.Report) string {
 	s := fmt.Sprintf("%s, %s", plural(r.Objects, "object"), size(int(r.Bytes)))
 	if r.Present > 0 {
 		s += fmt.Sprintf(", of which %d were there", r.Present)
+	}
+	if r.Healed > 0 {
+		s += fmt.Sprintf("; %s damaged and copied again", were(r.Healed))
 	}
 	if r.Files != "" {
 		s += ", with the files of the table, which are in " + r.Files

@@ -130,7 +130,7 @@ func TestRestoreOverAnotherLog(t *testing.T) {
 
 // TestBackupOfAnEmptyLog says what is missing.
 func TestBackupOfAnEmptyLog(t *testing.T) {
-	url := newLog(t, memURL(t))
+	url := newLog(t, freshURL(t))
 	if r := run(t, "", "backup", url, freshURL(t)); r.status != 1 || !strings.Contains(r.err, "no manifest yet") || !strings.Contains(r.err, "fencepost compact") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
