@@ -236,8 +236,10 @@ func (t *Term) end(c lease.Cause, paused time.Duration) *TermError {
 		e.Kind, e.Err = ErrStalled, nil
 	case lease.ByHandover:
 		e.Kind, e.Err, e.Successor = ErrHandedOver, nil, t.close
-	default:
+	case lease.ByResigning:
 		e.Kind, e.Err, e.Successor = ErrResigned, t.why, t.close
+	default: // a cause that has no case here yet must not count as the leader's will
+		e.Kind = ErrLost
 	}
 	return e
 }
