@@ -10,8 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/doctor"
-	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/store"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
@@ -35,10 +33,15 @@ it checks who leads, and how often leaders were deposed.
 
 If the URL is that of a group of workers, it checks their membership: who is alive, what
 nobody owns, and whose work fails. The log of a partition has a URL of its own, which
-ends in /partition/ and six digits. Verify reads the group's objects and all its logs.
+ends in /partition/ and six digits.
 
 With --deep it also probes the store, which writes below tmp/, and reads the whole log
-as verify does.
+as verify does. Of a group it reads the objects of the group and the logs of all
+partitions.
+
+What it could not check it calls a warning: for example, the store did not answer. What
+it says to do is for the state that it has seen: if some time has passed, run it again
+first.
 
 The exit status is 1 if there is a problem, and with --strict also if there is a
 warning.
@@ -83,28 +86,12 @@ func (a *app) examine(ctx context.Context, url string, o *doctor.Options) ([]doc
 	}
 	o.Probe = a.probing(url)
 	o.Progress = func(what string, done, total int64) { a.con.progress(what, done, total, false) }
-	isGroup, gerr := doctor.IsGroup(ctx, st)
-	var found []doctor.Finding
-	// Who may read only the log cannot know whether there is a group.
-	if isGroup || gerr != nil && !errors.Is(gerr, store.ErrDenied) {
-		if found, err = doctor.ExamineGroup(ctx, st); err != nil {
-			return nil, err
-		}
-		if _, err := manifest.ReadFormat(ctx, st, nil); errors.Is(err, manifest.ErrNotInitialized) {
-			return found, nil
-		}
-	}
-	more, err := doctor.Examine(ctx, st, o)
+	found, err := doctor.Examine(ctx, st, o)
 	a.con.done()
-	if errors.Is(err, manifest.ErrNotInitialized) {
-		if err = orphaned(ctx, st, err); errors.Is(err, errOnlyLock) {
-			return doctor.ExamineLock(ctx, st, o)
-		}
+	if err = orphaned(ctx, st, err); errors.Is(err, errOnlyLock) {
+		return doctor.ExamineLock(ctx, st, o)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return append(found, more...), nil
+	return found, err
 }
 
 func findingTable(found []doctor.Finding) []byte {
@@ -113,9 +100,9 @@ func findingTable(found []doctor.Finding) []byte {
 	n := map[doctor.Level]int{}
 	for _, f := range found {
 		n[f.Level]++
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, f.What)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, printable(f.What))
 		if f.Level != doctor.OK && f.Remedy != "" {
-			fmt.Fprintf(w, "\t\t→ %s\n", f.Remedy)
+			fmt.Fprintf(w, "\t\t→ %s\n", printable(f.Remedy))
 		}
 	}
 	_ = w.Flush()

@@ -28,6 +28,13 @@ func TestDoctor(t *testing.T) {
 	if r := run(t, "", "doctor", "--strict", url); r.status != 1 || r.err != "" {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
+	must(t, "", "pin", "--name", "red \x1b[31m\nok  leader\u202e", url)
+	if out := must(t, "", "doctor", url); strings.ContainsAny(out, "\x1b\u202e") {
+		t.Errorf("%q", out)
+	}
+	if out := string(findingTable([]doctor.Finding{{Check: "pins", Level: doctor.Warning, What: "of \x1b[31m", Remedy: "unpin '\x1b'"}})); !strings.Contains(out, `of \x1b[31m`) || !strings.Contains(out, `unpin '\x1b'`) {
+		t.Errorf("%q", out)
+	}
 	fixture.Put(t, openStore(t, url), layout.NumberedKey(layout.LockPrefix, 9), []byte("{"))
 	r := run(t, "", "doctor", "--json", url)
 	if r.status != 1 || r.err != "" || !strings.Contains(r.out, `"level": "problem"`) || !strings.Contains(r.out, "step-down --force") {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -35,4 +37,19 @@ func brief(d time.Duration) string {
 		d = d.Round(time.Millisecond)
 	}
 	return d.String()
+}
+
+// printable writes what others have chosen, such as a name, so that it cannot steer a terminal: it
+// escapes control characters, line breaks, and marks that turn the direction of text.
+func printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
 }

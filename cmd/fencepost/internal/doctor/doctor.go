@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
@@ -56,9 +60,15 @@ type examination struct {
 	st    store.Store
 	found []Finding
 
-	format manifest.Format
-	state  *survey.Survey
-	lag    *survey.Lag
+	// grouped tells whether there is a group of workers.
+	grouped bool
+	format  manifest.Format
+	// files is the store for the files of the table, if it was given and is the right one.
+	files store.Store
+	state *survey.Survey
+	lag   *survey.Lag
+	// badLocks are the errors of newest locks that cannot be read, by prefix.
+	badLocks map[string]error
 	// place is what is known of the published table. If the log is in it, heldAt is the version of the
 	// manifest that the table holds.
 	place  whereabouts
@@ -66,7 +76,8 @@ type examination struct {
 }
 
 func (x *examination) add(check string, level Level, remedy, format string, args ...any) {
-	x.found = append(x.found, Finding{check, level, fmt.Sprintf(format, args...), remedy})
+	what := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ") // several errors
+	x.found = append(x.found, Finding{check, level, what, remedy})
 }
 
 // cannot notes that a check could not be made.
@@ -74,28 +85,61 @@ func (x *examination) cannot(check string, err error, remedy string) {
 	x.add(check, Warning, remedy, "not checked: %v", err)
 }
 
-// Examine checks the log in st. The error is ctx's, or that there is no log to check; what is
-// wrong with the log is in the findings, which come in an order that does not change.
+// failed notes the error of a check. Only damage is a problem of the log. The store may not answer, or
+// may deny access, and then the log can be sound.
+func (x *examination) failed(check string, err error, remedy string) {
+	if damage(err) {
+		x.add(check, Problem, advice(err, remedy), "%v", err)
+		return
+	}
+	x.cannot(check, err, advice(err, "run doctor again; if it says the same, look at the store and the network"))
+}
+
+// damage tells whether an error says that something is wrong with the log.
+func damage(err error) bool {
+	return slices.ContainsFunc([]error{fence.ErrCorrupt, fence.ErrFormat, manifest.ErrNotInitialized, store.ErrNotFound, store.ErrRange, store.ErrTooLarge},
+		func(kind error) bool { return errors.Is(err, kind) })
+}
+
+// Examine checks the log in st. If there is a group of workers, it checks that, and the log beside it if
+// there is one. It does not check the logs of the partitions, unless it reads everything. The error is ctx's, or
+// that there is nothing to check; what is wrong is in the findings, which come in an order that does not change.
 func Examine(ctx context.Context, st store.Store, opts *Options) ([]Finding, error) {
 	x := begin(st, opts)
-	if err := x.openFormat(ctx); err != nil {
+	x.lookForGroup(ctx)
+	err := x.openFormat(ctx)
+	switch {
+	case x.grouped && errors.Is(err, manifest.ErrNotInitialized):
+		return x.run(ctx, x.rules, x.probed, x.content)
+	case err != nil:
 		return x.found, err
 	}
-	steps := []func(context.Context){x.rules, x.clock, x.probed}
-	if x.survey(ctx) {
-		steps = append(steps, x.leader, x.takeovers, x.compaction, x.checkpoints, x.table, x.pins, x.growth, x.uploads)
-	}
-	for _, step := range append(steps, x.content) {
+	return x.run(ctx, x.openFiles, x.rules, x.clock, x.probed, x.inside, x.content)
+}
+
+// run makes checks one after another.
+func (x *examination) run(ctx context.Context, steps ...func(context.Context)) ([]Finding, error) {
+	for _, step := range steps {
 		if ctx.Err() != nil {
-			return x.found, context.Cause(ctx)
+			break
 		}
 		step(ctx)
 	}
 	return x.found, context.Cause(ctx)
 }
 
+// inside checks what is in the log.
+func (x *examination) inside(ctx context.Context) {
+	if x.survey(ctx) {
+		_, _ = x.run(ctx, x.leader, x.takeovers, x.compaction, x.checkpoints, x.table, x.pins, x.growth, x.uploads)
+		return
+	}
+	_, _ = x.run(ctx, x.leader, x.takeovers, x.uploads)
+	x.add("others", Warning, "", "not checked without the state: compaction, checkpoints, the published table, pins and growth")
+}
+
 func begin(st store.Store, opts *Options) *examination {
-	x := &examination{st: st}
+	x := &examination{st: st, badLocks: map[string]error{}}
 	if opts != nil {
 		x.Options = *opts
 	}
@@ -124,20 +168,62 @@ func (x *examination) openFormat(ctx context.Context) (err error) {
 	return nil
 }
 
-// rules looks for lifecycle rules of the bucket.
+// openFiles looks whether the store for the files of the table is the right one.
+func (x *examination) openFiles(ctx context.Context) {
+	const check = "store for files"
+	if x.format.Files == nil && !store.IsNil(x.Files) {
+		x.cannot(check, errors.New("the log keeps the files of its table in its own store"), "leave out --files")
+		x.Files = nil
+	}
+	if x.format.Files == nil || store.IsNil(x.Files) {
+		return
+	}
+	view, err := state.With(x.st, x.format, &state.Options{Files: x.Files}).CheckFiles(ctx, true)
+	switch {
+	case errors.Is(err, manifest.ErrFiles):
+		x.add(check, Problem, "first check the URL after --files: the log names "+x.format.Files.Store, "%v", err)
+	case err != nil:
+		x.failed(check, err, "run `fencepost verify --files`")
+	default:
+		x.files = view
+		x.add(check, OK, "", "it has the mark of the log")
+	}
+}
+
+// rules looks for lifecycle rules of the bucket, and of that of the files.
 func (x *examination) rules(ctx context.Context) {
-	found, err := verify.Rules(ctx, x.st, nil)
+	x.rulesOf(ctx, x.st, "lifecycle rules")
+	const second = "lifecycle rules of the store for files"
+	switch {
+	case x.files != nil:
+		x.rulesOf(ctx, x.files, second)
+	case x.format.Files != nil:
+		x.cannot(second, errors.New("that store is "+x.format.Files.Store), "give its URL with --files")
+	case x.grouped && !store.IsNil(x.Files) && !x.Deep:
+		x.cannot(second, errors.New("only the logs of the partitions tell what they have there"), "run doctor with --deep")
+	}
+}
+
+func (x *examination) rulesOf(ctx context.Context, st store.Store, check string) {
+	found, err := verify.Rules(ctx, st, nil)
 	for _, f := range found {
-		x.add("lifecycle rules", Problem, f.Remedy, "%s", f.What)
+		x.add(check, Problem, f.Remedy, "%s", f.What)
 	}
 	switch {
-	case errors.Is(err, store.ErrDenied):
-		x.cannot("lifecycle rules", errors.New("these credentials may not read them"), "allow s3:GetLifecycleConfiguration, or check yourself that no rule deletes objects of the log by age")
 	case err != nil:
-		x.cannot("lifecycle rules", err, "")
+		x.noRules(check, err, "objects of the log")
 	case len(found) == 0:
-		x.add("lifecycle rules", OK, "", "none that the store tells deletes objects of the log")
+		x.add(check, OK, "", "none that the store tells deletes objects of the log")
 	}
+}
+
+// noRules notes that lifecycle rules could not be read.
+func (x *examination) noRules(check string, err error, of string) {
+	if errors.Is(err, store.ErrDenied) {
+		x.cannot(check, errors.New("these credentials may not read them"), "allow s3:GetLifecycleConfiguration, or check yourself that no rule deletes "+of+" by age")
+		return
+	}
+	x.failed(check, err, "")
 }
 
 // maxSkew is a difference of clocks that needs no attention.
@@ -148,7 +234,7 @@ func (x *examination) clock(ctx context.Context) {
 	_, info, err := store.Read(ctx, x.st, layout.FormatKey, &store.ReadOptions{Limit: 1 << 20})
 	switch {
 	case err != nil:
-		x.cannot("clock", err, "")
+		x.failed("clock", err, "")
 	case info.Date.IsZero():
 		x.add("clock", OK, "", "the store does not tell its time")
 	default:
@@ -164,38 +250,42 @@ func (x *examination) clock(ctx context.Context) {
 
 // probed says what is known of the store's promises.
 func (x *examination) probed(ctx context.Context) {
-	const remedy = "use another store: on this one acknowledged records can be lost. docs/stores.md names some"
+	const check = "store"
 	switch {
 	case x.Deep:
 		x.Progress("probing", 0, 0)
 		r, err := probe.Run(ctx, x.st, x.Probe)
-		if err != nil {
-			level := Problem
-			if errors.Is(err, store.ErrDenied) {
-				level = Warning
-			}
-			x.add("store", level, remedy, "the probe failed: %v", err)
-			return
+		switch {
+		case errors.Is(err, probe.ErrRefused):
+			x.add(check, Problem, "acknowledged records can be lost here: do what the probe says, or use another store. docs/stores.md names some", "the probe failed: %v", err)
+		case errors.Is(err, store.ErrDenied):
+			x.cannot(check, err, "allow to get, put, list and delete below "+layout.TmpPrefix+", as `fencepost policy --role writer` does; or leave out --deep")
+		case err != nil:
+			x.failed(check, err, "")
+		default:
+			x.add(check, OK, "", "it keeps %d promises", len(r.Kept))
 		}
-		x.add("store", OK, "", "it keeps %d promises", len(r.Kept))
+	case x.format.Log == fence.ID{}:
+		x.add(check, OK, "", "not checked now. Making a group probes the store; --deep probes it again")
 	case x.format.Probe == nil:
-		x.add("store", Warning, "run `fencepost probe`, or doctor --deep", "it was not probed when the log was made")
+		x.add(check, Warning, "run `fencepost probe`, or doctor --deep", "it was not probed when the log was made")
 	default:
-		x.add("store", OK, "", "it kept %d promises when it was probed, %s; --deep probes it again", len(x.format.Probe.Kept), when(x.format.Probe.At))
+		x.add(check, OK, "", "it kept %d promises when it was probed, %s; --deep probes it again", len(x.format.Probe.Kept), when(x.format.Probe.At))
 	}
 }
 
 // survey reads the state, and reports false if it cannot be read.
 func (x *examination) survey(ctx context.Context) bool {
-	const check, remedy = "state", "run `fencepost verify`, which names what is damaged and says what to do"
-	s, err := survey.Take(ctx, x.st, &survey.Options{Objects: true, Progress: func(n int) { x.Progress("listing", int64(n), 0) }})
+	const check = "state"
+	s, err := survey.Take(ctx, x.st, &survey.Options{
+		Objects: true, Progress: func(n int) { x.Progress("listing", int64(n), 0) },
+		BadLock: func(prefix string, err error) { x.badLocks[prefix] = err },
+	})
 	if err == nil {
 		x.lag, err = survey.Behind(ctx, x.st)
 	}
 	if err != nil {
-		if ctx.Err() == nil {
-			x.add(check, Problem, advice(err, remedy), "%v", err)
-		}
+		x.failed(check, err, "run `fencepost verify`, which names what is damaged and says what to do")
 		return false
 	}
 	x.state = s
@@ -205,24 +295,49 @@ func (x *examination) survey(ctx context.Context) bool {
 
 // content reads everything, if that is wanted.
 func (x *examination) content(ctx context.Context) {
+	const check = "content"
 	if !x.Deep {
-		x.add("content", OK, "", "not read; --deep reads everything, and `fencepost verify --part today/30` a part each day")
+		x.add(check, OK, "", "not read; --deep reads everything, and `fencepost verify --part today/30` a part each day")
 		return
 	}
-	r, err := verify.Run(ctx, x.st, &verify.Options{Files: x.Files, Hooks: verify.Hooks{Progress: func(p verify.Progress) { x.Progress("reading "+p.Stage, p.Done, p.Total) }}})
-	if err != nil {
-		x.cannot("content", err, "")
-		return
+	run := verify.Run
+	if x.grouped {
+		run = verify.RunGroup
 	}
-	for _, f := range r.Problems {
-		x.add("content", Problem, f.Remedy, "%s: %s", f.Key, f.What)
+	r, err := run(ctx, x.st, &verify.Options{Files: x.Files, Hooks: verify.Hooks{Progress: func(p verify.Progress) { x.Progress("reading "+p.Stage, p.Done, p.Total) }}})
+	for _, f := range r.Problems { // also those that were found before an error
+		x.add(check, Problem, f.Remedy, "%s: %s", f.Key, f.What)
 	}
 	if r.MoreProblems > 0 {
-		x.add("content", Problem, "", "and %d more", r.MoreProblems)
+		x.add(check, Problem, "", "and %d more", r.MoreProblems)
 	}
-	if r.OK() {
-		x.add("content", OK, "", "%d bytes were read; nothing is wrong", r.Bytes)
+	switch {
+	case err != nil:
+		x.failed(check, err, "run `fencepost verify`")
+	case r.OK():
+		x.add(check, OK, "", "%d bytes were read; nothing is wrong", r.Bytes)
 	}
+}
+
+// ages lists the objects below a prefix. It returns a function that tells the age of one by the store's
+// clock. If the store does not tell the time, the age is counted from at, which the writer of the object
+// has noted: a machine whose clock may be wrong.
+func (x *examination) ages(ctx context.Context, prefix string) (func(key string, at time.Time) time.Duration, error) {
+	known := map[string]time.Duration{}
+	for info, err := range store.ListAll(ctx, x.st, prefix, nil, nil) {
+		if err != nil {
+			return nil, err
+		}
+		if age, ok := info.Age(); ok {
+			known[info.Key] = age
+		}
+	}
+	return func(key string, at time.Time) time.Duration {
+		if age, ok := known[key]; ok {
+			return age
+		}
+		return x.Now().Sub(at)
+	}, nil
 }
 
 func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05Z07:00") }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"iter"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,38 @@ type patient struct {
 	rules   []store.Expiry
 	denied  error
 	uploads []store.Info
+	// files is the store for the files of the table, if it is not the log's.
+	files store.Store
+	// fault returns the error of a request, or nil. It may be nil.
+	fault func(op, key string) error
+}
+
+func (p *patient) fails(op, key string) error {
+	if p.fault == nil {
+		return nil
+	}
+	return p.fault(op, key)
+}
+
+func (p *patient) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	if err := p.fails("get", key); err != nil {
+		return nil, err
+	}
+	return p.Store.Get(ctx, key, opts)
+}
+
+func (p *patient) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	if err := p.fails("put", key); err != nil {
+		return store.Info{}, err
+	}
+	return p.Store.Put(ctx, key, body, opts)
+}
+
+func (p *patient) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	if err := p.fails("list", prefix); err != nil {
+		return func(yield func(store.Info, error) bool) { yield(store.Info{}, err) }
+	}
+	return p.Store.List(ctx, prefix, opts)
 }
 
 func (p *patient) Expiries(context.Context, string) ([]store.Expiry, error) {
@@ -66,7 +99,7 @@ func (p *patient) lead() {
 		p.t.Fatal(err)
 	}
 	err = e.Run(p.t.Context(), func(ctx context.Context, term *leader.Term) error {
-		w, err := writer.Open(ctx, p, term.Token(), nil)
+		w, err := writer.Open(ctx, p, term.Token(), &writer.Options{Files: p.files})
 		if err == nil {
 			_, err = w.Append(ctx, [][]byte{[]byte("record")})
 		}
@@ -118,23 +151,29 @@ func (p *patient) corrupt() {
 func (p *patient) depose() {
 	p.t.Helper()
 	for range manyTakeovers {
-		e, err := leader.New(p, layout.LockPrefix, nil)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		term, err := e.Campaign(p.t.Context())
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		operator, err := leader.New(p, layout.LockPrefix, nil)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		if _, err := operator.StepDown(p.t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
-			p.t.Fatal(err)
-		}
-		_ = term.Resign(p.t.Context())
+		p.step()
 	}
+}
+
+// step leads, and is stepped down by another.
+func (p *patient) step() {
+	p.t.Helper()
+	e, err := leader.New(p, layout.LockPrefix, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	term, err := e.Campaign(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	operator, err := leader.New(p, layout.LockPrefix, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := operator.StepDown(p.t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
+		p.t.Fatal(err)
+	}
+	_ = term.Resign(p.t.Context())
 }
 
 func examine(t *testing.T, st store.Store, o *Options) []Finding {
@@ -197,7 +236,10 @@ func TestIll(t *testing.T) {
 			"lifecycle rules", Problem, "remove the rule",
 		},
 		"a crash":        {(*patient).crash, false, "leader", Warning, "start a writer"},
-		"a corrupt lock": {(*patient).corrupt, false, "state", Problem, "step-down --force"},
+		"a corrupt lock": {(*patient).corrupt, false, "leader", Problem, "step-down --force --validity D URL"},
+		"a leader that was deposed, and nobody follows": {func(p *patient) {
+			p.step()
+		}, false, "leader", Warning, "deposed by"},
 		"leaders that depose each other": {func(p *patient) {
 			p.depose()
 			p.lead()
@@ -212,12 +254,12 @@ func TestIll(t *testing.T) {
 				p.t.Fatal(err)
 			}
 			time.Sleep(oldPin + time.Hour)
-		}, false, "pins", Warning, "unpin 'old'"},
+		}, false, "pins", Warning, "unpin 'old' URL"},
 		"something foreign": {func(p *patient) {
 			if _, err := p.Put(p.t.Context(), "notes.txt", []byte("x"), nil); err != nil {
 				p.t.Fatal(err)
 			}
-		}, false, "growth", Warning, "move them elsewhere"},
+		}, false, "growth", Warning, "Leave those of another log below this URL"},
 		"an upload that broke off": {func(p *patient) {
 			now := time.Now()
 			p.uploads = []store.Info{{Key: "file/x", LastModified: now.Add(-oldUpload - time.Hour), Date: now}, {Key: "file/y", LastModified: now, Date: now}}
@@ -293,10 +335,12 @@ func TestMuch(t *testing.T) {
 		return &examination{state: s, lag: &survey.Lag{}, Options: Options{Now: time.Now}}
 	}
 	for says, harm := range map[string]func(x *examination){
-		"":                       func(*examination) {},
-		"cannot write manifests": func(x *examination) { x.state.Tail.Seq += manySlots },
-		"old locks":              func(x *examination) { x.state.Objects[layout.KindLock] = verify.Count{Objects: manyLocks + 1} },
-		"folded and not deleted": func(x *examination) { x.state.BeforeFloor.Objects = manyFreed + 1 },
+		"":                                  func(*examination) {},
+		"there are 8196 objects":            func(x *examination) { x.state.Tail.Seq += manySlots },
+		"in epoch 7 there are 8193 objects": func(x *examination) { x.state.Tail = fence.Position{Epoch: 7, Seq: manySlots + 1} },
+		"0 epochs are left":                 func(x *examination) { x.state.Compactor.Epoch = layout.MaxEpoch },
+		"old locks":                         func(x *examination) { x.state.Objects[layout.KindLock] = verify.Count{Objects: manyLocks + 1} },
+		"folded and not deleted":            func(x *examination) { x.state.BeforeFloor.Objects = manyFreed + 1 },
 		"is the compactor": func(x *examination) {
 			x.state.Compactor = survey.Leadership{Leads: true, Holder: "me"}
 			x.lag.Objects = manyObjects + 1

@@ -23,7 +23,12 @@ import (
 // fold runs the compactor once, which writes a manifest if there are new records.
 func (p *patient) fold(epoch uint64) {
 	p.t.Helper()
-	c, err := compactor.New(p, &compactor.Options{Token: fence.NewToken(epoch)})
+	p.foldWith(&compactor.Options{Token: fence.NewToken(epoch)})
+}
+
+func (p *patient) foldWith(o *compactor.Options) {
+	p.t.Helper()
+	c, err := compactor.New(p, o)
 	if err == nil {
 		_, err = c.Once(p.t.Context())
 	}
@@ -172,7 +177,7 @@ func TestAbandonedHolds(t *testing.T) {
 			p.deleteBelow(layout.DeltaPrefix)
 			p.lead()
 			p.fold(3)
-		}, Warning, []string{"no table is published", "unpin 'delta/"}, true},
+		}, Warning, []string{"no table is published here", "published to another place too", "unpin 'delta/"}, true},
 		"another table is there": {func(p *patient) {
 			old := p.pinNames()[0]
 			p.deleteBelow(layout.DeltaPrefix)
@@ -182,7 +187,7 @@ func TestAbandonedHolds(t *testing.T) {
 			if names := p.pinNames(); len(names) != 2 || names[0] == names[1] {
 				p.t.Fatalf("%q and now %q", old, names)
 			}
-		}, Warning, []string{"the published table is another", "unpin 'delta/"}, true},
+		}, Warning, []string{"the table that is published here is another", "published to another place too", "unpin 'delta/"}, true},
 		"it was taken out, and a pin stayed": {func(p *patient) {
 			name := p.pinNames()[0]
 			if _, err := p.publisher().Unpublish(p.t.Context()); err != nil {
@@ -195,7 +200,9 @@ func TestAbandonedHolds(t *testing.T) {
 			if err != nil {
 				p.t.Fatal(err)
 			}
-		}, Warning, []string{"the log was taken out of its table", "`fencepost unpublish` again"}, true},
+			p.lead()
+			p.fold(3)
+		}, Warning, []string{"the log was taken out of the table here", "`fencepost unpublish` again", "published to another place too"}, true},
 		"the hold was removed": {func(p *patient) {
 			r, err := reader.Open(p.t.Context(), p, nil)
 			if err == nil {
@@ -238,14 +245,15 @@ func TestAbandonedHolds(t *testing.T) {
 // TestHoldInAnotherStore: without the store of the files nobody knows which table is there.
 func TestHoldInAnotherStore(t *testing.T) {
 	x := &examination{Options: Options{Now: time.Now}, state: &survey.Survey{}, format: manifest.Format{Files: &manifest.Files{}}}
-	pins := []manifest.Pin{{Name: holdPrefix + "x", Version: 7, Created: time.Now().Add(-oldPin - time.Hour)}}
+	pins := []manifest.Pin{{Name: holdPrefix + "x", Version: 7}}
+	old := func(string, time.Time) time.Duration { return oldPin + time.Hour }
 	x.state.Manifest.Version = 7
-	x.holds(pins)
+	x.holds(pins, old)
 	if len(x.found) > 0 {
 		t.Errorf("no manifest is newer: %+v", x.found)
 	}
 	x.state.Manifest.Version = 8
-	x.holds(pins)
+	x.holds(pins, old)
 	if len(x.found) != 1 || !strings.Contains(x.found[0].Remedy, "--files") || strings.Contains(x.found[0].Remedy, "unpin") {
 		t.Errorf("%+v", x.found)
 	}

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -14,13 +13,7 @@ import (
 func ExamineLock(ctx context.Context, st store.Store, opts *Options) ([]Finding, error) {
 	x := begin(st, opts)
 	x.add("log", OK, "", "none: there is only a lock, as fencepost exec makes one")
-	for _, step := range []func(context.Context){x.lockRules, x.lockProbed, x.holder, x.takeovers, x.oldLocks} {
-		if ctx.Err() != nil {
-			return x.found, context.Cause(ctx)
-		}
-		step(ctx)
-	}
-	return x.found, context.Cause(ctx)
+	return x.run(ctx, x.lockRules, x.lockProbed, x.holder, x.takeovers, x.oldLocks)
 }
 
 // lockRules looks for lifecycle rules of the bucket that delete locks.
@@ -37,10 +30,7 @@ func (x *examination) lockRules(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		if errors.Is(err, store.ErrDenied) {
-			err = errors.New("these credentials may not read them")
-		}
-		x.cannot(check, err, "allow s3:GetLifecycleConfiguration, or check yourself that no rule deletes objects below "+layout.LockPrefix+" by age")
+		x.noRules(check, err, "objects below "+layout.LockPrefix)
 		return
 	}
 	for _, e := range all {
@@ -58,22 +48,29 @@ func (x *examination) lockProbed(ctx context.Context) {
 		x.probed(ctx)
 		return
 	}
-	x.add("store", OK, "", "not probed now; exec does that before its first command, and --deep does it again")
+	x.add("store", OK, "", "not checked now. exec probes a new place before its first command, and a program that leads alone does not; --deep probes it")
 }
 
 // holder says who leads.
 func (x *examination) holder(ctx context.Context) {
-	l, err := survey.TakeLock(ctx, x.st)
-	if err != nil {
-		if ctx.Err() == nil {
-			x.add("leader", Problem, advice(err, "run `fencepost history`, which says what is wrong with which lock"), "%v", err)
-		}
+	l, ok := x.lock(ctx)
+	if !ok {
 		return
 	}
-	x.leads(l.Leader, "start exec, or find out why none of those that wait takes over")
-	if l.Leader.Leads {
-		x.add("lease", OK, "", "until %s unless it is renewed; validity %s", when(l.Leader.Until), l.Leader.Validity)
+	x.leads(l, "start exec, or find out why none of those that wait takes over")
+	if l.Leads {
+		x.add("lease", OK, "", "until %s unless it is renewed; validity %s", when(l.Until), l.Validity)
 	}
+}
+
+// lock reads the newest lock. It returns false if that cannot be read.
+func (x *examination) lock(ctx context.Context) (survey.Leadership, bool) {
+	l, err := survey.TakeLock(ctx, x.st)
+	if err != nil {
+		x.badLock("leader", layout.LockPrefix, err)
+		return survey.Leadership{}, false
+	}
+	return l.Leader, true
 }
 
 // oldLocks looks for locks that should have been deleted.
@@ -81,7 +78,7 @@ func (x *examination) oldLocks(ctx context.Context) {
 	n := 0
 	for info, err := range store.ListAll(ctx, x.st, layout.LockPrefix, nil, nil) {
 		if err != nil {
-			x.cannot("growth", err, "")
+			x.failed("growth", err, "")
 			return
 		}
 		if _, ok := layout.ParseLockKey(layout.LockPrefix, info.Key); ok {

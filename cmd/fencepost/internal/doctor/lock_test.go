@@ -29,9 +29,13 @@ func TestLock(t *testing.T) {
 		"no right to see rules": {func(p *patient) {
 			p.denied = &store.Error{Op: "get", Kind: store.ErrDenied}
 		}, "lifecycle rules", Warning, "s3:GetLifecycleConfiguration"},
-		"a crash":                         {(*patient).crash, "leader", Warning, "start exec"},
-		"a corrupt lock":                  {(*patient).corrupt, "leader", Problem, "step-down --force"},
-		"leaders that depose each other":  {(*patient).depose, "takeovers", Warning, "make the validity longer"},
+		"a crash":        {(*patient).crash, "leader", Warning, "start exec"},
+		"a corrupt lock": {(*patient).corrupt, "leader", Problem, "step-down --force"},
+		"leaders that depose each other": {func(p *patient) {
+			p.depose()
+			p.alone()
+		}, "takeovers", Warning, "make the validity longer"},
+		"a leader that was deposed":       {(*patient).step, "leader", Warning, "start exec"},
 		"locks that nobody has deleted":   {func(p *patient) { p.fill(manyLocks) }, "growth", Warning, "policy --role candidate"},
 		"as many locks as are kept often": {func(p *patient) { p.fill(manyLocks - 100) }, "", OK, ""},
 	} {

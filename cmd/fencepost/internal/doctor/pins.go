@@ -3,11 +3,13 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 )
@@ -37,23 +39,17 @@ func (x *examination) pins(ctx context.Context) {
 	if err == nil {
 		all, err = r.Pins(ctx)
 	}
+	var age func(key string, at time.Time) time.Duration
+	if err == nil {
+		age, err = x.ages(ctx, layout.PinPrefix)
+	}
 	if err != nil {
-		x.add("pins", Problem, "run `fencepost verify`", "%v", err)
+		x.failed("pins", err, "run `fencepost verify`")
 		return
 	}
 	before := len(x.found)
-	var holds []manifest.Pin
-	for _, p := range all {
-		switch age := x.Now().Sub(p.Created); {
-		case p.TTL != 0 || p.Expired:
-		case strings.HasPrefix(p.Name, holdPrefix):
-			holds = append(holds, p)
-		case age > oldPin:
-			x.add("pins", Warning, fmt.Sprintf("`fencepost unpin '%s'`, if nobody needs it", p.Name),
-				"%q has held version %d for %d days: everything that was dropped since stays", p.Name, p.Version, int(age/day))
-		}
-	}
-	x.holds(holds)
+	holds := x.named(all, age)
+	x.holds(holds, age)
 	if len(x.found) > before {
 		return
 	}
@@ -64,20 +60,46 @@ func (x *examination) pins(ctx context.Context) {
 	x.add("pins", OK, "", "%s", text)
 }
 
+// named looks at the pins that people and backups have made, and returns those of published tables.
+// Unpin removes all pins of a name, so it judges them by name.
+func (x *examination) named(all []manifest.Pin, age func(string, time.Time) time.Duration) (holds []manifest.Pin) {
+	young, told := map[string]bool{}, map[string]bool{}
+	for _, p := range all {
+		young[p.Name] = young[p.Name] || !p.Expired && (p.TTL != 0 || age(p.Key, p.Created) <= oldPin)
+	}
+	for _, p := range all {
+		old := age(p.Key, p.Created)
+		switch {
+		case p.TTL != 0 || p.Expired:
+		case strings.HasPrefix(p.Name, holdPrefix):
+			holds = append(holds, p)
+		case old <= oldPin || told[p.Name]:
+		case young[p.Name]:
+			told[p.Name] = true
+			x.add("pins", Warning, "leave both while the younger one is in use: unpin removes all pins of a name. A backup that completes removes its own",
+				"%q has held version %d for %d days, and there is a younger pin of that name: everything that was dropped since stays", p.Name, p.Version, int(old/day))
+		default:
+			told[p.Name] = true
+			x.add("pins", Warning, "first find out whether the process that made it still runs, or whether anybody reads that version. Only if not: "+unpin(p.Name),
+				"%q has held version %d for %d days, for %s: everything that was dropped since stays", p.Name, p.Version, int(old/day), p.Holder)
+		}
+	}
+	return holds
+}
+
 // holds looks at the pins of published tables. An old one is no fault: it keeps the files of a table
-// that engines read, and a publisher moves it only if there is a newer manifest. So each warning
-// says first what keeps the table whole.
-func (x *examination) holds(pins []manifest.Pin) {
+// that engines read, and a publisher moves it only if there is a newer manifest. A program may publish
+// the log to another place too, of which doctor knows nothing. So a warning says what to find out
+// before a pin is removed, and there is none if the pin holds nothing that could be deleted.
+func (x *examination) holds(pins []manifest.Pin, age func(string, time.Time) time.Duration) {
 	newest, live := map[string]manifest.Pin{}, map[string]bool{}
 	for _, p := range pins { // in the order of their versions
 		newest[p.Name] = p
-		live[p.Name] = live[p.Name] || x.place == inTable && p.Version == x.heldAt
+		if x.place == inTable && p.Version == x.heldAt {
+			live[p.Name] = true
+		}
 	}
-	found := false
-	for _, is := range live {
-		found = found || is
-	}
-	if x.place == inTable && !found {
+	if x.place == inTable && len(live) == 0 {
 		x.add("pins", Problem, "keep `fencepost publish --watch` running: it pins the log again with a later commit. Until then engines may not find files of the table",
 			"no pin holds version %d of the manifest, which the published table needs: somebody has removed it", x.heldAt)
 		return
@@ -85,34 +107,45 @@ func (x *examination) holds(pins []manifest.Pin) {
 	told := map[string]bool{}
 	for _, p := range pins {
 		p = newest[p.Name] // while a publisher moves it, the older ones are still needed
-		age := x.Now().Sub(p.Created)
-		if age <= oldPin || told[p.Name] {
+		old := age(p.Key, p.Created)
+		if old <= oldPin || told[p.Name] || p.Version >= x.state.Manifest.Version {
 			continue
 		}
 		told[p.Name] = true
-		unpin := fmt.Sprintf("`fencepost unpin '%s'`", p.Name)
-		kept := fmt.Sprintf("%q has held version %d for %d days", p.Name, p.Version, int(age/day))
-		stale := p.Version < x.state.Manifest.Version
-		switch {
-		case x.place == takenOut:
-			x.add("pins", Warning, "run `fencepost unpublish` again. If the pin stays, it is of a table that was deleted: "+unpin,
-				"%s, and the log was taken out of its table: everything that was dropped since stays", kept)
-		case x.place == noTable:
-			x.add("pins", Warning, "if its Delta log was deleted: "+unpin,
-				"%s, and no table is published from this log any more: everything that was dropped since stays", kept)
-		case x.place == inTable && !live[p.Name]:
-			x.add("pins", Warning, "if the Delta log of that other table was deleted: "+unpin,
-				"%s, and the published table is another: everything that was dropped since stays", kept)
-		case !stale:
-		case x.place == inTable:
-			x.add("pins", Warning, "run `fencepost publish --watch`, which moves it; or `fencepost unpublish`, if nobody reads the table any more",
-				"%s, although the newest manifest is %d: nobody publishes the table any more, and everything that was dropped since stays", kept, x.state.Manifest.Version)
-		case x.format.Files != nil:
-			x.add("pins", Warning, "run doctor again with --files, to see whether the table is still there",
-				"%s, although the newest manifest is %d: perhaps nobody publishes its table any more", kept, x.state.Manifest.Version)
-		default:
-			x.add("pins", Warning, "first see what is said of the published table",
-				"%s, although the newest manifest is %d: perhaps nobody publishes its table any more", kept, x.state.Manifest.Version)
-		}
+		why, remedy := x.forgotten(p.Name, live[p.Name])
+		x.add("pins", Warning, remedy, "%q has held version %d for %d days, although the newest manifest is %d: %s, and everything that was dropped since stays",
+			p.Name, p.Version, int(old/day), x.state.Manifest.Version, why)
 	}
+}
+
+// forgotten says why the pin of a published table may be forgotten, and what to do.
+func (x *examination) forgotten(name string, live bool) (why, remedy string) {
+	elsewhere := "the log may be published to another place too. First look there for the table with the id in the name of the pin. Only if that table was deleted: " + unpin(name)
+	switch {
+	case x.place == takenOut:
+		return "the log was taken out of the table here", "run `fencepost unpublish` again. If the pin stays, " + elsewhere
+	case x.place == noTable:
+		return "no table is published here", elsewhere
+	case x.place == inTable && !live:
+		return "the table that is published here is another", elsewhere
+	case x.place == inTable:
+		return "nobody publishes the table any more", "run `fencepost publish --watch`, which moves it; or `fencepost unpublish`, if nobody reads the table any more"
+	case x.format.Files != nil:
+		return "perhaps nobody publishes its table any more", "run doctor again with --files, to see whether the table is still there"
+	}
+	return "perhaps nobody publishes its table any more", "first see what is said of the published table"
+}
+
+// unpin returns the command that removes the pins of a name. Anybody who may pin chooses the name, so
+// it must not end its quotes, and must not steer the terminal.
+func unpin(name string) string {
+	quoted := "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		q := strconv.Quote(name) // a shell reads the same escapes between $' and '
+		quoted = "$'" + strings.ReplaceAll(q[1:len(q)-1], "'", `\'`) + "'"
+	}
+	if strings.HasPrefix(name, "-") {
+		quoted = "-- " + quoted
+	}
+	return "`fencepost unpin " + quoted + " URL`"
 }

@@ -15,10 +15,6 @@ import (
 // advice returns what to do about an error, or what is to be done otherwise.
 func advice(err error, otherwise string) string {
 	switch {
-	case errors.Is(err, leader.ErrCorrupt):
-		return "read that lock; if nobody needs it, `fencepost step-down --force` replaces it"
-	case errors.Is(err, leader.ErrInconsistent):
-		return "something else than an election has written a lock with the highest number: delete that object, unless somebody has led in that epoch"
 	case errors.Is(err, fence.ErrFormat):
 		return "upgrade this program"
 	case errors.Is(err, store.ErrDenied):
@@ -27,21 +23,61 @@ func advice(err error, otherwise string) string {
 	return otherwise
 }
 
+// badLock notes that the newest lock below a prefix cannot be read.
+func (x *examination) badLock(check, prefix string, err error) {
+	flags := "--force"
+	if prefix == layout.CompactorLockPrefix {
+		flags += " --compactor"
+	}
+	x.failed(check, err, "if its number is far above the one before: "+wrongLock+". Otherwise `fencepost step-down "+flags+
+		" --validity D URL` replaces it. Its holder may still be at work, so D must be the holder's validity; the default is 15s")
+}
+
+const (
+	startWriter = "start a writer, or find out why none of those that run takes over"
+	// fewEpochs are so few that something else than an election has used up the others.
+	fewEpochs = 1_000_000
+	// wrongLock is what to do about a lock with a wrong number.
+	wrongLock = `delete nothing yet: "A lock with a wrong number" in docs/runbook.md has the steps. The first is to stop all candidates`
+)
+
 // leader says who leads.
-func (x *examination) leader(context.Context) {
-	x.leads(x.state.Leader, "start a writer, or find out why none of those that run takes over")
+func (x *examination) leader(ctx context.Context) {
+	if x.state == nil { // but the lock may be sound
+		if l, ok := x.lock(ctx); ok {
+			x.leads(l, startWriter)
+		}
+		return
+	}
+	if err := x.badLocks[layout.LockPrefix]; err != nil {
+		x.badLock("leader", layout.LockPrefix, err)
+		return
+	}
+	x.leads(x.state.Leader, startWriter)
 }
 
 func (x *examination) leads(l survey.Leadership, remedy string) {
+	const check = "leader"
 	switch {
 	case l.Epoch == 0:
-		x.add("leader", OK, "", "nobody has led yet")
+		x.add(check, OK, "", "nobody has led yet")
 	case l.Leads:
-		x.add("leader", OK, "", "%s, epoch %d, since %s", l.Holder, l.Epoch, when(l.Since))
+		x.add(check, OK, "", "%s, epoch %d, since %s", l.Holder, l.Epoch, when(l.Since))
 	case l.Lapsed:
-		x.add("leader", Warning, remedy, "%s led in epoch %d and has crashed; nobody follows", l.Holder, l.Epoch)
+		x.add(check, Warning, remedy, "%s led in epoch %d and has crashed; nobody follows", l.Holder, l.Epoch)
+	case l.EndedBy != "":
+		x.add(check, Warning, "a successor may have to wait for the validity, "+l.Validity+". If nobody leads after that: "+remedy,
+			"%s led in epoch %d and was deposed by %s (%s); nobody follows", l.Holder, l.Epoch, l.EndedBy, l.Reason)
 	default:
-		x.add("leader", OK, "", "nobody; %s led in epoch %d, %s", l.Holder, l.Epoch, l.Reason)
+		x.add(check, OK, "", "nobody; %s led in epoch %d, %s", l.Holder, l.Epoch, l.Reason)
+	}
+	x.room("leader", l.Epoch)
+}
+
+// room says whether there are epochs for the next leaders.
+func (x *examination) room(check string, newest fence.Epoch) {
+	if left := layout.MaxEpoch - uint64(newest); left < fewEpochs {
+		x.add(check, Problem, wrongLock, "%d epochs are left after epoch %d: something else than an election has written a lock with that number, or with one before it", left, newest)
 	}
 }
 
@@ -52,32 +88,54 @@ const (
 	manyTakeovers = 5
 )
 
-// takeovers counts the leaderships that were not ended by their leaders.
+// takeovers counts the leaderships that were not ended by their leaders, and looks at the number of the
+// newest lock.
 func (x *examination) takeovers(ctx context.Context) {
-	e, err := leader.New(x.st, layout.LockPrefix, nil)
+	const check = "takeovers"
+	age, err := x.ages(ctx, layout.LockPrefix)
+	var e *leader.Elector
+	if err == nil {
+		e, err = leader.New(x.st, layout.LockPrefix, nil)
+	}
 	if err != nil {
-		x.cannot("takeovers", err, "")
+		x.failed(check, err, "")
 		return
 	}
-	n, read := 0, 0
+	var newest leader.Record
+	n, read, old := 0, 0, false
 	for rec, err := range e.History(ctx) {
 		if err != nil && !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrFormat) {
-			x.cannot("takeovers", err, "")
+			x.failed(check, err, "")
 			return
 		}
-		if read++; read > 100 || err == nil && x.Now().Sub(rec.Acquired) > calm && rec.Next == 0 {
+		switch read++; {
+		case read == 1:
+			newest = rec
+		case read == 2 && err == nil:
+			x.gap(newest, rec)
+		}
+		// The age of an expired lock is the time since it was expired.
+		old = old || read > 100 || err == nil && rec.Next == 0 && age(rec.Key, rec.Acquired) > calm
+		if old && read > 1 {
 			break
 		}
-		if rec.Next == 0 && rec.State == leader.Expired && rec.ExpiredBy != rec.Holder {
+		if !old && rec.Next == 0 && rec.State == leader.Expired && rec.ExpiredBy != rec.Holder {
 			n++
 		}
 	}
 	if n >= manyTakeovers {
-		x.add("takeovers", Warning, "make the validity longer than the pauses of the processes, or find out who steps them down: `fencepost history` has the reasons",
+		x.add(check, Warning, "make the validity longer than the pauses of the processes, or find out who steps them down: `fencepost history` has the reasons",
 			"leaders deposed within the last hour: %d", n)
 		return
 	}
-	x.add("takeovers", OK, "", "leaders deposed within the last hour: %d", n)
+	x.add(check, OK, "", "leaders deposed within the last hour: %d", n)
+}
+
+// gap looks whether an election has written the newest lock: it counts on from the lock before.
+func (x *examination) gap(newest, before leader.Record) {
+	if newest.Epoch > max(before.Epoch, before.Next)+fewEpochs {
+		x.add("leader", Problem, wrongLock, "the newest lock has epoch %d, and the one before it %d, which does not name the newest as the next: something else than an election has written the newest", newest.Epoch, before.Epoch)
+	}
 }
 
 const (
@@ -90,17 +148,22 @@ const (
 
 // compaction says whether a compactor keeps up.
 func (x *examination) compaction(context.Context) {
-	l := x.lag
-	wait := time.Duration(0)
-	if !l.OldestAt.IsZero() {
+	l, c := x.lag, x.state.Compactor
+	wait := l.OldestAge
+	if wait == 0 && !l.OldestAt.IsZero() {
 		wait = max(x.Now().Sub(l.OldestAt), 0)
 	}
 	who := "no compactor runs"
 	remedy := "run `fencepost compact --watch`, or compactor.Run in a process"
-	if c := x.state.Compactor; c.Leads {
+	switch err := x.badLocks[layout.CompactorLockPrefix]; {
+	case err != nil:
+		x.badLock("compactor", layout.CompactorLockPrefix, err)
+		who, remedy = "no compactor can lead", "first see what is said of the lock of the compactors"
+	case c.Leads:
 		who = c.Holder + " is the compactor"
 		remedy = "read its log: it cannot work, or not as fast as the writer (compact --parallel, --bytes-per-second)"
 	}
+	x.room("compactor", c.Epoch)
 	if l.Objects > manyObjects || wait > longWait {
 		x.add("compaction", Warning, remedy, "%s; objects that wait: %d, the first for %v. Opening and catching up read all of them", who, l.Objects, wait.Round(time.Second))
 		return
@@ -117,8 +180,13 @@ func (x *examination) checkpoints(context.Context) {
 	if h := x.state.Manifest.Hint; h != nil && from.Before(*h) {
 		from = *h
 	}
-	if t := x.state.Tail; t.Epoch == from.Epoch && t.Seq > from.Seq+manySlots {
-		x.add("checkpoints", Warning, "read the leader's log: it cannot write manifests. A successor has to read all of these objects", "the last one is %d objects before the tail", t.Seq-from.Seq)
+	// A leader that has never written a manifest leaves the hint of an earlier epoch.
+	t, last := x.state.Tail, uint64(0)
+	if t.Epoch == from.Epoch {
+		last = from.Seq
+	}
+	if t.Seq > last+manySlots {
+		x.add("checkpoints", Warning, "read the leader's log: it cannot write manifests. A successor has to read all of these objects", "in epoch %d there are %d objects after the last one", t.Epoch, t.Seq-last)
 		return
 	}
 	x.add("checkpoints", OK, "", "a new leader reads %d records", x.lag.End-x.lag.Checkpoint)
@@ -145,8 +213,9 @@ func (x *examination) growth(context.Context) {
 	if n := x.state.BeforeFloor.Objects - x.state.Manifest.Seals; n > manyFreed {
 		warn(remedy, "%d objects below data/ are folded and not deleted", n)
 	}
-	if n := x.state.Objects[layout.KindUnknown].Objects; n > 0 {
-		warn("move them elsewhere; `fencepost verify` names them. Of a backup, backup.json belongs there", "objects that belong to no log: %d", n)
+	if n := x.state.Strange; n > 0 {
+		warn("find out whose they are: `fencepost verify` names them. Leave those of another log below this URL, of a backup (backup.json), and of any program that looks for them here. Move only the others",
+			"objects that are not of this log: %d", n)
 	}
 	if fine {
 		x.add("growth", OK, "", "nothing is left that should have been deleted")
@@ -173,7 +242,7 @@ func (x *examination) uploads(ctx context.Context) {
 	case errors.Is(err, store.ErrDenied):
 		x.cannot("uploads", errors.New("these credentials may not list them"), "allow s3:ListBucketMultipartUploads, or have a rule of the bucket abort incomplete uploads")
 	case err != nil:
-		x.cannot("uploads", err, "")
+		x.failed("uploads", err, "")
 	case n > 0:
 		x.add("uploads", Warning, "have a rule of the bucket abort incomplete uploads after some days; or run a compactor that may", "broken off more than a week ago, and paid for: %d", n)
 	default:

@@ -28,6 +28,9 @@ type Lag struct {
 	Objects   int       `json:"objects"`
 	Bytes     int64     `json:"bytes"`
 	OldestAt  time.Time `json:"oldest_at,omitzero"`
+	// OldestAge is how long that object has been in the store, by the store's clock; 0 if the store
+	// does not tell.
+	OldestAge time.Duration `json:"-"`
 	// Checkpoint is the number of records before the last checkpoint: a new leader reads the
 	// others.
 	Checkpoint uint64 `json:"checkpoint"`
@@ -49,11 +52,11 @@ func Behind(ctx context.Context, st store.Store) (*Lag, error) {
 		Checkpoint: m.Tail().Offset,
 	}
 	if l.LastAt.IsZero() && tail.Position.Seq > 1 {
-		if h, err := header(ctx, st, fence.Position{Epoch: tail.Position.Epoch, Seq: tail.Position.Seq - 1}); err == nil {
+		if h, _, err := header(ctx, st, fence.Position{Epoch: tail.Position.Epoch, Seq: tail.Position.Seq - 1}); err == nil {
 			l.LastAt = h.Time
 		}
 	}
-	if l.OldestAt, err = oldest(ctx, st, m.Floor.Position); err != nil {
+	if l.OldestAt, l.OldestAge, err = oldest(ctx, st, m.Floor.Position); err != nil {
 		return nil, err
 	}
 	after := &store.ListOptions{}
@@ -108,28 +111,33 @@ func AfterFloor(ctx context.Context, st store.Store) (Loose, error) {
 }
 
 // header reads the header of a log object.
-func header(ctx context.Context, st store.Store, p fence.Position) (frame.Header, error) {
-	b, _, err := store.Read(ctx, st, layout.DataKey(p), &store.ReadOptions{Length: frame.HeaderSize})
+func header(ctx context.Context, st store.Store, p fence.Position) (frame.Header, store.Info, error) {
+	b, info, err := store.Read(ctx, st, layout.DataKey(p), &store.ReadOptions{Length: frame.HeaderSize})
 	if err != nil {
-		return frame.Header{}, err
+		return frame.Header{}, info, err
 	}
-	return frame.DecodeHeader(b)
+	h, err := frame.DecodeHeader(b)
+	return h, info, err
 }
 
-// oldest returns when the first object at or after the floor was written that is no seal;
-// zero if there is none, or it was pruned meanwhile.
-func oldest(ctx context.Context, st store.Store, p fence.Position) (time.Time, error) {
+// oldest returns when the first object at or after the floor was written that is no seal, and its
+// age; zero if there is none, or it was pruned meanwhile.
+func oldest(ctx context.Context, st store.Store, p fence.Position) (time.Time, time.Duration, error) {
 	for range tailTries {
-		h, err := header(ctx, st, p)
+		h, info, err := header(ctx, st, p)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return time.Time{}, nil
+			return time.Time{}, 0, nil
 		case err != nil:
-			return time.Time{}, err
+			return time.Time{}, 0, err
 		case h.Kind != frame.Seal:
-			return h.Time, nil
+			age, known := info.Age()
+			if known {
+				age = max(age, 1) // 0 says that it is not known
+			}
+			return h.Time, age, nil
 		}
 		p = fence.Position{Epoch: h.Next, Seq: 1}
 	}
-	return time.Time{}, nil
+	return time.Time{}, 0, nil
 }

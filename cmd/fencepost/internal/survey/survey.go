@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
@@ -44,6 +46,8 @@ type Survey struct {
 
 	// Objects counts all objects, by their kinds, if that was asked for.
 	Objects map[string]verify.Count `json:"objects,omitempty"`
+	// Strange is how many of the unknown objects are not of a group of workers at the same place.
+	Strange int `json:"-"`
 	// BeforeFloor counts the objects below data/ before the floor: seals, which stay, and
 	// objects that wait to be pruned.
 	BeforeFloor *verify.Count `json:"data_before_floor,omitempty"`
@@ -87,6 +91,8 @@ type Leadership struct {
 	Lapsed      bool      `json:"lapsed,omitempty"`
 	Transitions uint64    `json:"transitions"`
 	Reason      string    `json:"reason,omitempty"`
+	// EndedBy is who has ended the leadership, if that was not its holder.
+	EndedBy string `json:"ended_by,omitempty"`
 }
 
 // Options say what a survey includes. Nil works like the zero value.
@@ -97,6 +103,9 @@ type Options struct {
 	Files store.Store
 	// Progress is called with the number of objects listed so far; it may be nil.
 	Progress func(int)
+	// BadLock is called if the newest lock below a prefix is corrupt, or a newer version of this project
+	// has written it. Then Take goes on, and says nothing of that leadership. If it is nil, Take fails.
+	BadLock func(prefix string, err error)
 }
 
 // Take surveys the log in st. It writes nothing. Without Options.Objects it lists only locks
@@ -117,10 +126,11 @@ func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
 	if f.Files != nil {
 		s.FilesStore = f.Files.Store
 	}
-	for prefix, to := range map[string]*Leadership{layout.LockPrefix: &s.Leader, layout.CompactorLockPrefix: &s.Compactor} {
-		if *to, err = leadership(ctx, st, prefix); err != nil {
-			return nil, err
-		}
+	if s.Leader, err = opts.leadership(ctx, st, layout.LockPrefix); err != nil {
+		return nil, err
+	}
+	if s.Compactor, err = opts.leadership(ctx, st, layout.CompactorLockPrefix); err != nil {
+		return nil, err
 	}
 	m, tail, _, err := findTail(ctx, st, log)
 	if err != nil {
@@ -174,6 +184,9 @@ func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, p
 			progress(n)
 		}
 		kind := layout.KindOf(info.Key)
+		if kind == layout.KindUnknown && !ofGroup(info.Key) {
+			s.Strange++
+		}
 		c := s.Objects[kind]
 		s.Objects[kind] = verify.Count{Objects: c.Objects + 1, Bytes: c.Bytes + info.Size}
 		if p, ok := layout.ParseDataKey(info.Key); ok && m.Past(p) {
@@ -184,12 +197,28 @@ func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, p
 	return nil
 }
 
+// ofGroup tells whether an object is of a group of workers, or of the log of one of its partitions.
+func ofGroup(key string) bool {
+	return slices.ContainsFunc([]string{member.Prefix, layout.PartitionsPrefix, layout.CompactorsPrefix + "/"}, func(prefix string) bool {
+		return strings.HasPrefix(key, prefix)
+	})
+}
+
 // paged counts the entries of pages.
 func paged(pages []state.Page[uint64]) (n int) {
 	for _, p := range pages {
 		n += p.Count
 	}
 	return n
+}
+
+func (o *Options) leadership(ctx context.Context, st store.Store, prefix string) (Leadership, error) {
+	l, err := leadership(ctx, st, prefix)
+	if o.BadLock != nil && (errors.Is(err, fence.ErrCorrupt) || errors.Is(err, fence.ErrFormat)) {
+		o.BadLock(prefix, err)
+		return l, nil
+	}
+	return l, err
 }
 
 func leadership(ctx context.Context, st store.Store, prefix string) (Leadership, error) {
@@ -210,6 +239,9 @@ func leadership(ctx context.Context, st store.Store, prefix string) (Leadership,
 	}
 	if l.Leads {
 		l.Until = rec.Renewed.Add(rec.Validity)
+	}
+	if rec.ExpiredBy != rec.Holder {
+		l.EndedBy = rec.ExpiredBy
 	}
 	return l, nil
 }

@@ -132,6 +132,55 @@ func TestLeadership(t *testing.T) {
 	if s.Compactor.Epoch != 0 {
 		t.Errorf("nobody compacts: %+v", s.Compactor)
 	}
+	if s.Leader.EndedBy != "" {
+		t.Errorf("it has resigned by itself: %+v", s.Leader)
+	}
+	if term, err = e.Campaign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	operator, err := leader.New(st, layout.LockPrefix, &leader.Options{Identity: "operator"})
+	if err == nil {
+		_, err = operator.StepDown(t.Context(), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = term.Resign(t.Context())
+	if l := take(t, st).Leader; l.EndedBy != "operator" || l.Holder != "me" {
+		t.Errorf("deposed: %+v", l)
+	}
+}
+
+// A lock that cannot be read fails a survey, unless somebody is told of it. The other lock is read.
+func TestBadLock(t *testing.T) {
+	st := newLog(t)
+	if _, err := st.Put(t.Context(), layout.NumberedKey(layout.CompactorLockPrefix, 7), []byte("{"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := survey.Take(t.Context(), st, nil); !errors.Is(err, leader.ErrCorrupt) {
+		t.Error(err)
+	}
+	told := ""
+	if _, err := survey.Take(t.Context(), st, &survey.Options{BadLock: func(prefix string, err error) {
+		if errors.Is(err, leader.ErrCorrupt) {
+			told += prefix
+		}
+	}}); err != nil || told != layout.CompactorLockPrefix {
+		t.Error(told, err)
+	}
+}
+
+// What is unknown to a log may be of a group of workers at the same place.
+func TestStrange(t *testing.T) {
+	st := newLog(t)
+	for _, key := range []string{"group/group.json", layout.PartitionPrefix(3) + "/format.json", layout.CompactorsPrefix + "/group/group.json", "groups.txt"} {
+		if _, err := st.Put(t.Context(), key, []byte("x"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := take(t, st); s.Strange != 1 || s.Objects[layout.KindUnknown].Objects != 4 {
+		t.Errorf("%d, %+v", s.Strange, s.Objects)
+	}
 }
 
 // The floor moves past what was just read: the end is looked for again.

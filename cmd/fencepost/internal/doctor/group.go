@@ -1,0 +1,95 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/member"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/verify"
+)
+
+// lookForGroup finds out whether there is a group of workers, and checks it if there is one.
+func (x *examination) lookForGroup(ctx context.Context) {
+	const check = "group"
+	is, err := verify.IsGroup(ctx, x.st, nil)
+	switch {
+	case errors.Is(err, store.ErrDenied):
+		return // who may read only the log cannot know
+	case err != nil:
+		x.failed(check, err, "")
+		return
+	case !is:
+		return
+	}
+	x.grouped = true
+	for s, err := range group.Observe(ctx, x.st, nil) {
+		switch {
+		case err == nil:
+			x.group(&s)
+		case errors.Is(err, group.ErrNoGroup):
+			x.add(check, Problem, "if there is a group of workers here, stop them, and see docs/groups.md. If another log or program has such names, leave them",
+				"there are objects below %s or %s, and no %s", member.Prefix, layout.PartitionsPrefix, member.FormatKey)
+		default:
+			x.failed(check, err, "see docs/groups.md")
+		}
+		return
+	}
+}
+
+func (x *examination) group(s *group.Status) {
+	x.add("group", OK, "", "%d partitions, validity %v, assignment %d", s.Partitions, s.Validity, s.Number)
+	live, lapsed := 0, 0
+	for _, m := range s.Members {
+		switch {
+		case m.Expired:
+		case m.Lapsed:
+			lapsed++
+			x.add("members", Warning, "if it stays so, no other member sees it: look at their logs, and at the clocks of all machines",
+				"%s (%s) was not renewed for longer than %v, and nobody has expired it", m.Identity, m.Name, s.Validity)
+		case !m.Leaving && m.Weight > 0:
+			live++
+		}
+	}
+	if live > 0 || lapsed == 0 {
+		if live == 0 {
+			x.add("members", Problem, "start workers: programs that call RunGroup, or `fencepost exec --group`", "nobody works: the group has no live member that takes partitions")
+		} else {
+			x.add("members", OK, "", "%d live", live)
+		}
+	}
+	unowned := s.Partitions - len(s.Owners)
+	for _, owner := range s.Owners {
+		if owner < 0 {
+			unowned++
+		}
+	}
+	switch {
+	case unowned > 0 && live > 0:
+		x.add("partitions", Warning, "a change of members takes a validity; if it stays so, look at the log of the organiser, which `fencepost group status` names",
+			"%d of %d have no owner", unowned, s.Partitions)
+	case unowned > 0:
+		x.add("partitions", Problem, "start workers", "%d of %d have no owner", unowned, s.Partitions)
+	default:
+		x.add("partitions", OK, "", "each has an owner; %d are moving", len(s.Moving))
+	}
+	if len(s.GivenUp) > 0 {
+		x.add("work", Problem, "look at the log of the workers: it says why the work fails. Run doctor on the log of such a partition",
+			"the work on %d partitions fails with every member that tries: %s", len(s.GivenUp), some(s.GivenUp))
+	} else {
+		x.add("work", OK, "", "no partition was given up")
+	}
+	x.add("logs", OK, "", "--deep reads all of them, as `fencepost verify` does. Doctor checks the rest with the URL of a partition, which ends in /%s", layout.PartitionPrefix(0))
+}
+
+// some writes numbers, and not more than people read.
+func some(ps []int) string {
+	const most = 10
+	if len(ps) > most {
+		return fmt.Sprintf("%v and %d more", ps[:most], len(ps)-most)
+	}
+	return fmt.Sprint(ps)
+}
