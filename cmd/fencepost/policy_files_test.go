@@ -103,8 +103,14 @@ func TestPolicyFiles(t *testing.T) {
 	if n, _ := second.Len(); n != 2 { // the mark, and the live file
 		t.Errorf("%d objects in the second store", n)
 	}
+	// The compactor deletes no mark, and nothing of the published table.
+	for _, key := range []string{"_fencepost/00112233445566778899aabbccddeeff.json", "_delta_log/00000000000000000001.json", "part-0001.parquet"} {
+		if err := files.Delete(ctx, key); err == nil {
+			t.Errorf("a compactor may delete %s", key)
+		}
+	}
 	if _, err := files.Upload(ctx, "x", strings.NewReader(""), &store.UploadOptions{}); err == nil {
-		t.Error("a reader may upload files")
+		t.Error("a compactor may upload files")
 	}
 	for args, says := range map[string]string{
 		"--role bucket --files s3://bucket/lake": "engines write to that store too",

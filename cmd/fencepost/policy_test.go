@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
@@ -44,24 +46,35 @@ type policed struct {
 }
 
 // policyFor is what the command prints, read again.
-func policyFor(t testing.TB, role string) *policy {
+func policyFor(t testing.TB, role string, flags ...string) *policy {
 	t.Helper()
-	p := parsed[policy](t, "policy", "--role", role, "s3://bucket/"+policyPrefix)
+	p := parsed[policy](t, append(append([]string{"policy", "--role", role}, flags...), "s3://bucket/"+policyPrefix)...)
 	return &p
 }
 
-func newPoliced(t testing.TB, st store.Store, role string) *policed {
+func newPoliced(t testing.TB, st store.Store, role string, flags ...string) *policed {
 	t.Helper()
-	return &policed{Store: st, identity: policyFor(t, role), bucket: policyFor(t, "bucket")}
+	return &policed{Store: st, identity: policyFor(t, role, flags...), bucket: policyFor(t, "bucket")}
+}
+
+// matches compares as IAM does: a star stands for any characters, and a question mark for one.
+func matches(pattern, v string) bool {
+	for pattern != "" && pattern[0] != '*' {
+		if v == "" || pattern[0] != '?' && pattern[0] != v[0] {
+			return false
+		}
+		pattern, v = pattern[1:], v[1:]
+	}
+	if pattern == "" {
+		return v == ""
+	}
+	return matches(pattern[1:], v) || v != "" && matches(pattern, v[1:])
 }
 
 // applies reports whether a statement is about a request.
 func (s statement) applies(action, resource string, keys map[string]string) bool {
 	like := func(patterns []string, v string) bool {
-		return slices.ContainsFunc(patterns, func(p string) bool {
-			start, ok := strings.CutSuffix(p, "*")
-			return p == v || ok && strings.HasPrefix(v, start)
-		})
+		return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, v) })
 	}
 	if !like(s.Action, action) || !like(s.Resource, resource) {
 		return false
@@ -297,17 +310,20 @@ func TestPolicyDenies(t *testing.T) {
 	keys := []string{
 		layout.FormatKey, "lock/" + n + ".json", "compactor-lock/" + n + ".json", layout.DataKey(fence.Position{Epoch: 1, Seq: 1}), layout.ManifestKey(1),
 		"segment/compactor/" + n + "/" + id, "segment/writer/" + n + "/" + id, "list/compactor/" + n + "/" + id, "pin/" + id + ".json", "file/" + n + "/" + id, "tmp/" + id, "else",
+		layout.DeltaCommitKey(1), layout.DeltaHintKey, "consumer/c.json", "group/group.json", "partition/000001/data/" + n + "/" + n,
 	}
 	creates := map[string]string{
-		"writer": "format lock data manifest file tmp", "candidate": "lock", "reader": "pin",
-		"compactor": "compactor-lock manifest segment/compactor list/compactor pin",
+		"writer": "format lock data manifest file/0000 tmp", "candidate": "lock tmp", "reader": "pin consumer",
+		"compactor": "compactor-lock manifest segment/compactor list/compactor pin", "publisher": "pin file/_delta_log", "doctor": "tmp",
 	}
 	deletes := map[string]string{
-		"writer": "manifest tmp", "candidate": "lock", "reader": "pin",
-		"compactor": "lock compactor-lock data manifest segment/compactor segment/writer list/compactor pin file tmp",
+		"writer": "manifest tmp", "candidate": "lock tmp", "reader": "pin", "publisher": "pin file/_delta_log", "doctor": "tmp",
+		"compactor": "lock compactor-lock data manifest segment/compactor segment/writer list/compactor pin file/0000 tmp",
 	}
 	may := func(list, key string) bool {
-		return slices.ContainsFunc(strings.Fields(list), func(s string) bool { return strings.HasPrefix(key, s+"/") || strings.HasPrefix(key, s+".") })
+		return slices.ContainsFunc(strings.Fields(list), func(s string) bool {
+			return strings.HasPrefix(key, s+"/") || strings.HasPrefix(key, s+".") || strings.HasSuffix(s, "0000") && strings.HasPrefix(key, s)
+		})
 	}
 	for role := range creates {
 		for _, key := range keys {
@@ -347,6 +363,22 @@ func TestPolicyOfTheBucket(t *testing.T) {
 	if _, err := p.Put(t.Context(), "lock/x.json", []byte("x"), nil); err != nil {
 		t.Error(err)
 	}
+	// It refuses also those who may do all the rest, in groups and in the logs of their partitions too.
+	anything := &policy{Statement: []statement{{Effect: "Allow", Action: []string{"s3:*"}, Resource: []string{"*"}}}}
+	admin := &policed{Store: memstore.New(nil), identity: anything, bucket: policyFor(t, "bucket")}
+	for key, free := range map[string]bool{
+		"format.json": false, "data/1/1": false, "file/_delta_log/1.json": false, "file/0/x": false, "tmp/x": true,
+		"partition/000007/format.json": false, "partition/099999/data/1/1": false, "partition/000007/lock/1.json": false, "partition/000007/tmp/x": true,
+		member.FormatKey: false, member.AssignKey(1): false, member.MemberPrefix + "x.json": false, member.HeadKey: true,
+		"compactors/" + member.FormatKey: false, "compactors/" + member.AckPrefix + "x": false, "compactors/" + member.HeadKey: true,
+	} {
+		if _, err := admin.Put(t.Context(), key, []byte("x"), nil); (err == nil) != free {
+			t.Errorf("an unconditional write of %s: %v", key, err)
+		}
+		if _, err := admin.Put(t.Context(), key, []byte("y"), &store.PutOptions{If: store.IfAbsent()}); errors.Is(err, store.ErrDenied) {
+			t.Errorf("a creation of %s: %v", key, err)
+		}
+	}
 	// A whole bucket is a log too.
 	whole := parsed[policy](t, "policy", "--role", "reader", "--partition", "aws-cn", "s3://bucket")
 	if s := whole.Statement[1]; s.Resource[0] != "arn:aws-cn:s3:::bucket/*" || whole.Statement[0].Condition != nil {
@@ -357,10 +389,12 @@ func TestPolicyOfTheBucket(t *testing.T) {
 // A prefix stands for itself: what is a wildcard to IAM must not open other logs, and
 // names that no store takes have no policy.
 func TestPolicyTakesNamesLiterally(t *testing.T) {
-	for _, role := range []string{"writer", "candidate", "compactor", "reader", "bucket"} {
-		out := must(t, "", "policy", "--role", role, "s3://bucket/a*/b%3F/$c")
-		if !strings.Contains(out, "bucket/a${*}/b${?}/${$}c/") || strings.Contains(out, "a*") || strings.Contains(out, "b?") {
-			t.Errorf("%s: %s", role, out)
+	for _, role := range everyRole() {
+		for _, flags := range [][]string{nil, {"--group"}} {
+			out := must(t, "", append(append([]string{"policy", "--role", role}, flags...), "s3://bucket/a*/b%3F/$c")...)
+			if !strings.Contains(out, "bucket/a${*}/b${?}/${$}c/") || strings.Contains(out, "a*") || strings.Contains(out, "b?") {
+				t.Errorf("%s: %s", role, out)
+			}
 		}
 	}
 	if r := run(t, "", "policy", "--role", "reader", "--partition", "moon", "s3://bucket/a"); r.status != 2 || !strings.Contains(r.err, "moon") {
@@ -369,6 +403,26 @@ func TestPolicyTakesNamesLiterally(t *testing.T) {
 	for _, bad := range []string{"s3://bucket/a/../b", "s3://bucket/a//b", "s3://b*/a", "s3://b%2Fx/a"} {
 		if r := run(t, "", "policy", "--role", "writer", bad); r.status != 2 || r.out != "" {
 			t.Errorf("%s: status %d, %s%s", bad, r.status, r.out, r.err)
+		}
+	}
+}
+
+func everyRole() []string { return append(slices.Sorted(maps.Keys(rights)), "bucket") }
+
+// IAM wants each name of a statement once, of letters and digits; and something in each list.
+func TestPolicyIsValid(t *testing.T) {
+	for _, role := range everyRole() {
+		for _, flags := range [][]string{nil, {"--group"}, {"--files", "s3://lake/table"}, {"--group", "--files", "s3://lake"}} {
+			if role == "bucket" && slices.Contains(flags, "--files") {
+				continue
+			}
+			seen := map[string]bool{}
+			for _, s := range policyFor(t, role, flags...).Statement {
+				if seen[s.Sid] || strings.Trim(strings.ToLower(s.Sid), "abcdefghijklmnopqrstuvwxyz") != "" || len(s.Action) == 0 || len(s.Resource) == 0 {
+					t.Errorf("%s %q: %+v", role, flags, s)
+				}
+				seen[s.Sid] = true
+			}
 		}
 	}
 }

@@ -37,8 +37,7 @@ is stopped, and waits for a log that is not there yet. Any number of publishers 
 It pins the log, so that files stay as long as engines may read them: see --retention.
 Unpublish lets go of them.
 
-It needs the rights of a reader, and to read, list, write and delete below
-file/_delta_log/.`,
+It needs the rights of a publisher.`,
 		Example: "fencepost publish --watch --partition day:date s3://bucket/orders",
 		Args:    wantArgs(1, 2),
 	}
@@ -262,7 +261,7 @@ also while engines read them. The log can not be published to this table again.
 
 ` + tableArg + `
 
-It needs the rights of publish.`,
+It needs the rights of a publisher.`,
 		Example: "fencepost unpublish s3://bucket/orders",
 		Args:    wantArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
