@@ -86,6 +86,7 @@ type Checkpoint struct {
 // Acknowledgement describes an object that has become part of the history. It may hold many
 // appends.
 type Acknowledgement struct {
+	// Position of the object data/<epoch>/<seq>; its name has 20 digits for each number.
 	Position fence.Position
 	First    uint64 // offset of the first record
 	Records  int
