@@ -204,10 +204,13 @@ func (x *examination) rules(ctx context.Context) {
 	}
 }
 
+// limitRule is what to do about a lifecycle rule. Other data in the bucket may need it.
+const limitRule = "limit the rule to other prefixes. Remove it only if no other data in the bucket needs it"
+
 func (x *examination) rulesOf(ctx context.Context, st store.Store, check string) {
 	found, err := verify.Rules(ctx, st, nil)
 	for _, f := range found {
-		x.add(check, Problem, f.Remedy, "%s", f.What)
+		x.add(check, Problem, limitRule, "%s", f.What)
 	}
 	switch {
 	case err != nil:

@@ -233,7 +233,7 @@ func TestIll(t *testing.T) {
 			func(p *patient) {
 				p.rules = []store.Expiry{{Rule: "tidy", Prefix: "data/", What: "deletes objects after 30 days"}}
 			}, false,
-			"lifecycle rules", Problem, "remove the rule",
+			"lifecycle rules", Problem, "limit the rule to other prefixes",
 		},
 		"a crash":        {(*patient).crash, false, "leader", Warning, "start a writer"},
 		"a corrupt lock": {(*patient).corrupt, false, "leader", Problem, "step-down --force --validity D URL"},

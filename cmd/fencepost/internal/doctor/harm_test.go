@@ -229,7 +229,7 @@ func TestRulesOfFiles(t *testing.T) {
 		second := &patient{Store: files, t: t}
 		inHealth(t, examine(t, p, &Options{Files: second}))
 		second.rules = []store.Expiry{{Rule: "tidy", What: "deletes objects after 30 days"}}
-		wants(t, examine(t, p, &Options{Files: second}), check, Problem, "remove the rule")
+		wants(t, examine(t, p, &Options{Files: second}), check, Problem, "limit the rule to other prefixes")
 	})
 }
 

@@ -34,7 +34,7 @@ func (x *examination) lockRules(ctx context.Context) {
 		return
 	}
 	for _, e := range all {
-		x.add(check, Problem, "remove the rule, or limit it to other prefixes",
+		x.add(check, Problem, limitRule,
 			"the bucket's lifecycle rule %q %s. If it deletes the newest lock, epochs begin at 1 again, and places that have seen a higher one refuse every leader", e.Rule, e.What)
 	}
 	if len(all) == 0 {

@@ -129,7 +129,7 @@ func (x *examination) forgotten(name string, live bool) (why, remedy string) {
 	case x.place == inTable && !live:
 		return "the table that is published here is another", elsewhere
 	case x.place == inTable:
-		return "nobody publishes the table any more", "run `fencepost publish --watch`, which moves it; or `fencepost unpublish`, if nobody reads the table any more"
+		return "perhaps nobody publishes the table any more", "run `fencepost publish --watch`, which moves the pin once in each retention of the table; or, if nobody will read the table again, `fencepost unpublish`, which is for good"
 	case x.format.Files != nil:
 		return "perhaps nobody publishes its table any more", "run doctor again with --files, to see whether the table is still there"
 	}

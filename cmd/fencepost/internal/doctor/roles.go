@@ -244,7 +244,7 @@ func (x *examination) uploads(ctx context.Context) {
 	case err != nil:
 		x.failed("uploads", err, "")
 	case n > 0:
-		x.add("uploads", Warning, "have a rule of the bucket abort incomplete uploads after some days; or run a compactor that may", "broken off more than a week ago, and paid for: %d", n)
+		x.add("uploads", Warning, "have a rule of the bucket abort incomplete uploads below the prefix of the log after some days; or run a compactor that may", "broken off more than a week ago, and paid for: %d", n)
 	default:
 		x.add("uploads", OK, "", "none is left that broke off")
 	}

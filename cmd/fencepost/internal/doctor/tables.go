@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// publishing is how long a publisher that runs takes at most, so that its table has an edit.
+// publishing is how long to wait for a publisher that runs: it looks for edits ten times a second by default.
 const publishing = 2 * time.Second
 
 // table checks the Delta table that is published from the log, if there is one.
