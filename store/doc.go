@@ -33,7 +33,8 @@
 // # Write a driver
 //
 // A driver is a package with a type that implements [Store]. Start from memstore, the
-// shortest one, or from gcsstore for a service with HTTP. The steps:
+// shortest one; from gcsstore for a service with HTTP; or from dirstore for files on a disk.
+// The steps:
 //
 //  1. Keys. Check each key with [CheckKey] and each prefix with [CheckPrefix], before
 //     anything is sent.
@@ -76,7 +77,7 @@
 //  9. Times. Info.LastModified and Info.Date come from the store's clock only. Leave them
 //     zero if it does not tell them. A store inside the process takes both from a
 //     clock.Clock in its Options, so that tests can move it.
-//  10. Traits. Name without credentials; MinRewrite if one key cannot be written as often
+//  10. Traits. Name is the URL that [Open] takes, without parameters and credentials; MinRewrite if one key cannot be written as often
 //     as one likes; MultiProcess unless the objects live in this process.
 //
 // A store of your own that stands in front of a driver, with the same keys, should be a
@@ -94,6 +95,10 @@
 // in the URL and means nothing: a user, a fragment, a port, an empty host, a URL without "//"
 // (URL.Opaque), and parameters that the driver does not know. Leave Op and Key of the error
 // empty: Open sets them, without what may be secret.
+//
+// If the path is the store itself, such as a directory or a file, none of it is left for a prefix.
+// Return the store without Sub, as dirstore does. A program calls Sub itself if it keeps several
+// logs in that store.
 //
 //	func init() { store.Register("xx", open) }
 //
@@ -125,15 +130,20 @@
 // The driver is named in each of these places:
 //
 //   - the map drivers in store/open.go, and the comment of [Open] there;
-//   - cmd/fencepost/clouds.go, which imports it for the command line;
-//   - the packages in README.md, and both tables of docs/internals.md;
+//   - cmd/fencepost/clouds.go, which imports it for the command line, also if it is for no cloud;
+//   - the URLs in README.md, and both tables of docs/internals.md, the second with each of its files;
 //   - "What was run" in docs/stores.md, with a row once CI runs it;
+//   - docs/options.md, which make reference writes;
 //   - unvalidated in house_api_test.go, if no value of its Options can be wrong.
 //
 // If it needs an SDK, it is a module of its own, as gcsstore is. Then cmd/fencepost/go.mod has a
 // require and a replace for it, and imports_test.go names the SDK.
 //
-// Then run this. It names what is missing:
+// A driver here imports only store, clock and store/internal/cloud of the project, as imports_test.go
+// says. So a driver that wraps another one, such as dirstore, belongs in a repository of its own.
+//
+// Then run these. They name what is missing:
 //
 //	go test -run '^TestHouse' .
+//	go test ./internal/testkit/reference
 package store

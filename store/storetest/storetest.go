@@ -25,8 +25,8 @@ type TB interface {
 }
 
 // Dial opens one more client of the store under test. Clients share nothing but the store:
-// they have separate connections or handles. To close a client at the end, register that
-// with the test's Cleanup.
+// they have separate connections or handles. To close a client at the end, use Cleanup of the
+// *testing.T that [Run] gets: a TB has none.
 type Dial func(tb TB) store.Store
 
 // clientsInRace is how many writers race, each over a client of its own.
