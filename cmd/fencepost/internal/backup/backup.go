@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -213,7 +214,8 @@ type making struct {
 	format manifest.Format
 	note   note
 	m      *state.Manifest
-	end    fence.Position // of the chain that was copied
+	end    fence.Position  // of the chain that was copied
+	listed map[string]bool // what the log had of the chain
 	// noted is the object version of the note, empty if there is none.
 	noted store.Version
 }
@@ -358,13 +360,13 @@ func (b *making) chain(ctx context.Context) error {
 		after.StartAfter = layout.DataKey(fence.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
 	}
 	var items []item
-	listed := map[string]bool{} // a listing that began again repeats itself
+	b.listed = map[string]bool{} // a listing that began again repeats itself
 	for info, err := range store.ListAll(ctx, b.from, layout.DataPrefix, after, nil) {
 		if err != nil {
 			return err
 		}
-		if p, ok := layout.ParseDataKey(info.Key); ok && !b.m.Past(p) && !listed[info.Key] {
-			listed[info.Key] = true
+		if p, ok := layout.ParseDataKey(info.Key); ok && !b.m.Past(p) && !b.listed[info.Key] {
+			b.listed[info.Key] = true
 			items = append(items, item{key: info.Key, size: info.Size})
 			b.total.Add(info.Size)
 		}
@@ -406,6 +408,9 @@ func (b *making) newFiles(ctx context.Context) ([]item, error) {
 		for _, key := range edit.Remove {
 			delete(added, key)
 		}
+	}
+	if lost := layout.DataKey(b.end); b.listed[lost] {
+		return nil, &damagedError{[]string{lost}, fmt.Errorf("%w: %s was copied to %s, and is missing there", fence.ErrCorrupt, lost, b.to.Traits().Name)}
 	}
 	// guard:backup-chain. A backup reads the log's floor after it has copied the chain. If the floor has
 	// passed the end of the copy, or the first seal in it, the backup begins anew. Without this check: a
@@ -506,9 +511,21 @@ func check(ctx context.Context, st, files store.Store, chain *ending, report *Re
 	if o.NoVerify {
 		return nil
 	}
+	var mu sync.Mutex
+	var last verify.Progress
+	tell := func() {
+		if last.Stage != "" {
+			o.Progress("verifying "+last.Stage, last.Done, last.Total)
+		}
+	}
+	end := beat(func() { mu.Lock(); defer mu.Unlock(); tell() })
 	v, err := verify.Run(ctx, st, &verify.Options{Copy: true, Files: files, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
-		o.Progress("verifying "+p.Stage, p.Done, p.Total)
+		mu.Lock()
+		defer mu.Unlock()
+		last = p
+		tell()
 	}}})
+	end()
 	if err != nil {
 		return err
 	}

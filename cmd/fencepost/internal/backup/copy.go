@@ -146,7 +146,7 @@ func (w *way) tryServer(ctx context.Context) {
 
 // all copies objects, several at once. Objects that are there already are left out.
 func (t *transfer) all(ctx context.Context, items []item) error {
-	defer t.beat()()
+	defer beat(t.tell)()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, it := range items {
@@ -179,8 +179,8 @@ func (t *transfer) all(ctx context.Context, items []item) error {
 	return g.Wait()
 }
 
-// beat tells people how far the copy is, also while one object takes long. The caller ends it.
-func (t *transfer) beat() (end func()) {
+// beat tells people again and again how far the work is, also while one object takes long. The caller ends it.
+func beat(tell func()) (end func()) {
 	stop, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
@@ -191,7 +191,7 @@ func (t *transfer) beat() (end func()) {
 			case <-stop:
 				return
 			case <-tick.C:
-				t.tell()
+				tell()
 			}
 		}
 	}()

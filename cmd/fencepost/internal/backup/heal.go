@@ -58,7 +58,7 @@ func (t *transfer) healing(ctx context.Context, do func() error) error {
 }
 
 func (t *transfer) healAll(ctx context.Context, keys []string) error {
-	defer t.beat()()
+	defer beat(t.tell)()
 	for _, key := range keys {
 		if err := t.heal(ctx, key); err != nil {
 			return err

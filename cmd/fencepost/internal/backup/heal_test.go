@@ -101,6 +101,25 @@ func TestDamagedCopy(t *testing.T) {
 	}
 }
 
+// TestLostMeanwhile: the destination loses an object of the chain after it was copied there, and before the end of the copy is
+// noted. The backup does not end there: it has all that was acknowledged before it began.
+func TestLostMeanwhile(t *testing.T) {
+	for n := 1; n <= 3; n++ {
+		src, to := newLog(t), named("backup")
+		begun(t, src)
+		losing := faultstore.New(to, nil)
+		met := losing.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Kind == faultstore.Get && strings.HasPrefix(op.Key, layout.DataPrefix)
+		}, func(context.Context) { lose(t, to, n) })
+		if _, err := backup.Make(t.Context(), src, losing, nil); err != nil || !met() {
+			t.Fatalf("%d lost: %t, %v", n, met(), err)
+		}
+		if got, want := contents(t, to), contents(t, src); !slices.Equal(got, want) {
+			t.Errorf("%d lost: %d records, want %d", n, len(got), len(want))
+		}
+	}
+}
+
 // rotting damages what is read of objects below a prefix.
 type rotting struct {
 	store.Store
