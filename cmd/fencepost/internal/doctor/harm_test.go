@@ -226,6 +226,9 @@ func TestRulesOfFiles(t *testing.T) {
 		if f := of(examine(t, p, nil), check); len(f) != 1 || f[0].Level != Warning || !strings.Contains(f[0].What, "not checked") {
 			t.Errorf("without --files: %+v", f)
 		}
+		if f := of(examine(t, p, &Options{Deep: true, Probe: quickProbe}), "content"); len(f) != 1 || f[0].Level != Warning || !strings.Contains(f[0].Remedy, "--files") {
+			t.Errorf("without --files: %+v", f)
+		}
 		second := &patient{Store: files, t: t}
 		inHealth(t, examine(t, p, &Options{Files: second}))
 		second.rules = []store.Expiry{{Rule: "tidy", What: "deletes objects after 30 days"}}

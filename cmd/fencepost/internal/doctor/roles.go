@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -17,8 +18,10 @@ func advice(err error, otherwise string) string {
 	switch {
 	case errors.Is(err, fence.ErrFormat):
 		return "upgrade this program"
+	case errors.Is(err, manifest.ErrFiles):
+		return "give the URL of the store for files with --files"
 	case errors.Is(err, store.ErrDenied):
-		return "check the credentials: doctor needs the rights of a reader (`fencepost policy --role reader`)"
+		return "check the credentials: `fencepost policy --role doctor` prints the rights that doctor needs"
 	}
 	return otherwise
 }
@@ -240,7 +243,7 @@ func (x *examination) uploads(ctx context.Context) {
 	})
 	switch {
 	case errors.Is(err, store.ErrDenied):
-		x.cannot("uploads", errors.New("these credentials may not list them"), "allow s3:ListBucketMultipartUploads, or have a rule of the bucket abort incomplete uploads")
+		x.cannot("uploads", errors.New("these credentials may not list them"), "allow s3:ListBucketMultipartUploads (`fencepost policy --role doctor`), or have a rule of the bucket abort incomplete uploads below the prefix of the log")
 	case err != nil:
 		x.failed("uploads", err, "")
 	case n > 0:
