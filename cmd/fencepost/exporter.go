@@ -41,7 +41,7 @@ It needs the right to read.`,
 			return err
 		}
 		defer stop()
-		return hub.Run(cmd.Context())
+		return w.run(cmd.Context(), hub)
 	}
 	return c
 }

@@ -49,7 +49,7 @@ It needs the right to read.`,
 			return err
 		}
 		defer stop()
-		err = hub.Run(ctx)
+		err = w.run(ctx, hub)
 		cancel()
 		return err
 	}

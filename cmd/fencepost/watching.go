@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/store"
 )
 
 // watching is what serve, top and exporter have in common.
@@ -29,15 +33,17 @@ func (w *watching) hub(ctx context.Context, urls []string, once bool) (*outside.
 	if w.perMinute > 6000 {
 		return nil, usage("--requests-per-minute is %d; it must be at most 6000", w.perMinute)
 	}
-	var targets []outside.Target
 	for i, url := range urls {
 		if slices.Contains(urls[:i], url) {
 			return nil, usage("the URL %s is given twice", url)
 		}
-		st, err := w.store(ctx, url, false)
-		if err != nil {
-			return nil, err
-		}
+	}
+	stores, err := w.stores(ctx, urls, once)
+	if err != nil {
+		return nil, err
+	}
+	var targets []outside.Target
+	for _, st := range stores {
 		name := st.Traits().Name
 		same := func(t outside.Target) bool { return t.URL == name }
 		if slices.ContainsFunc(targets, same) {
@@ -52,4 +58,62 @@ func (w *watching) hub(ctx context.Context, urls []string, once bool) (*outside.
 		w.perMinute = 0
 	}
 	return outside.New(targets, &outside.Options{PerMinute: w.perMinute, Once: once}), nil
+}
+
+// stores opens all stores at once: each may take as long as --timeout. One that does not answer keeps nobody from
+// watching the others. It may answer later, unless there is only one look.
+func (w *watching) stores(ctx context.Context, urls []string, once bool) ([]store.Store, error) {
+	stores, errs := make([]store.Store, len(urls)), make([]error, len(urls))
+	var all sync.WaitGroup
+	for i, url := range urls {
+		all.Go(func() {
+			st, err := w.store(ctx, url, false)
+			if errors.Is(err, store.ErrUnreachable) && !once && ctx.Err() == nil {
+				w.con.note("%s; watching goes on, and tries again", line(err))
+				st, err = w.open(ctx, url)
+			}
+			stores[i], errs[i] = st, err
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return stores, nil
+}
+
+// run watches until ctx ends, and says when a look at a URL fails, and when one succeeds again.
+func (w *watching) run(ctx context.Context, hub *outside.Hub) error {
+	var report sync.WaitGroup
+	defer report.Wait()
+	report.Go(func() { w.report(ctx, hub) })
+	return hub.Run(ctx)
+}
+
+// again is how long another failure is not told while a URL fails.
+const again = 10 * time.Minute
+
+func (w *watching) report(ctx context.Context, hub *outside.Hub) {
+	told, at := map[string]string{}, map[string]time.Time{}
+	for {
+		all, changed := hub.States()
+		for _, s := range all {
+			switch last := told[s.URL]; {
+			case s.Err == last, s.Err != "" && last != "" && time.Since(at[s.URL]) < again:
+				continue
+			case s.Err != "":
+				w.con.note("%s: %s; looking again", s.URL, s.Err)
+			default:
+				w.con.note("%s is read again", s.URL)
+			}
+			told[s.URL], at[s.URL] = s.Err, time.Now()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -98,22 +98,41 @@ func (b *Budget) wait(ctx context.Context) error {
 // page is how many keys a listing returns in one request.
 const page = 1000
 
+// silence is how long a request may take until a failure is reported, although it may still be answered.
+const silence = 30 * time.Second
+
 // frugal is a store that reads within a budget. It writes nothing: a watcher has no right to.
 type frugal struct {
 	st       store.Store
 	budget   *Budget
-	answered func() // is called after each answer
+	answered func()      // is called after each answer
+	failed   func(error) // is called when there was no answer; the request may be sent again
 }
 
 func (f *frugal) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
 	if err := f.budget.wait(ctx); err != nil {
 		return nil, err
 	}
+	heard := f.send(ctx, "get "+key)
 	obj, err := f.st.Get(ctx, key, opts)
-	if e := (*store.Error)(nil); err == nil || errors.As(err, &e) && e.Kind != nil {
-		f.answered()
-	}
+	heard(err)
 	return obj, err
+}
+
+// send is called before a request, and what it returns after it.
+func (f *frugal) send(ctx context.Context, request string) (heard func(error)) {
+	late := f.budget.clock.AfterFunc(silence, func() {
+		f.failed(fmt.Errorf("%s has not answered for %v: %s", f.st.Traits().Where(), silence, request))
+	})
+	return func(err error) {
+		late.Stop()
+		switch e := (*store.Error)(nil); {
+		case err == nil || errors.As(err, &e) && e.Kind != nil:
+			f.answered()
+		case !errors.Is(context.Cause(ctx), context.Canceled): // else nobody wants the answer any more
+			f.failed(err)
+		}
+	}
 }
 
 // List takes a request for each page. So a long listing is paid afterwards.
@@ -123,20 +142,26 @@ func (f *frugal) List(ctx context.Context, prefix string, opts *store.ListOption
 			yield(store.Info{}, err)
 			return
 		}
+		heard, waits := f.send(ctx, "list "+prefix), true
 		n := 0
 		for info, err := range f.st.List(ctx, prefix, opts) {
-			if err == nil {
-				f.answered()
+			if waits || err != nil {
+				heard(err)
+				waits = false
 			}
 			if n++; n%page == 0 {
 				f.budget.owe()
+				heard, waits = f.send(ctx, "list "+prefix), true
 			}
 			if !yield(info, err) {
+				if waits {
+					heard(nil)
+				}
 				return
 			}
 		}
-		if n == 0 {
-			f.answered()
+		if waits {
+			heard(nil)
 		}
 	}
 }

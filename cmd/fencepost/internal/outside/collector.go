@@ -122,15 +122,18 @@ func stamp(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 type setter func(d *prometheus.Desc, v float64, labels ...string)
 
 func collectLog(l *Log, set setter) {
-	if len(l.Terms) > 0 {
+	if len(l.Terms) > 0 && l.Terms[0].Known {
 		t := &l.Terms[0]
 		set(sheet.leads, truth(t.Leads()))
 		set(sheet.epoch, float64(t.Epoch))
 		set(sheet.leader, 1, t.Holder)
 		set(sheet.terms, stamp(t.From))
-	} else {
+	} else if l.Complete {
 		set(sheet.leads, 0)
 		set(sheet.epoch, 0)
+	}
+	if !l.Complete {
+		return // what is zero is not known yet
 	}
 	var compactor Term
 	if l.Compactor != nil {
@@ -173,9 +176,11 @@ func collectLog(l *Log, set setter) {
 }
 
 func collectLock(l *Lock, set setter) {
-	if len(l.Terms) == 0 {
-		set(sheet.lockLeads, 0)
-		set(sheet.lockEpoch, 0)
+	if len(l.Terms) == 0 || !l.Terms[0].Known {
+		if l.Complete {
+			set(sheet.lockLeads, 0)
+			set(sheet.lockEpoch, 0)
+		}
 		return
 	}
 	t := &l.Terms[0]

@@ -39,7 +39,12 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) error {
 		})
 	}
 	var last *group.Status
-	var moves []Move
+	moves := []Move{} // not null in JSON, nor are the other lists
+	h.mu.Lock()
+	if g := h.states[i].Group; g != nil { // seen before a failure
+		moves = g.Moves
+	}
+	h.mu.Unlock()
 	for s, err := range group.Observe(ctx, st, &group.Options{Clock: patient{h.clock, h.tick * 3 / 2}}) {
 		if err != nil {
 			return err
@@ -51,7 +56,7 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) error {
 		last = &s
 		g := &Group{
 			Name: s.Name, Partitions: s.Partitions, Validity: s.Validity.Seconds(), Assignment: s.Number,
-			Owners: s.Owners, Moving: s.Moving, GivenUp: s.GivenUp, Moves: moves,
+			Owners: append([]int{}, s.Owners...), Moving: append([]int{}, s.Moving...), GivenUp: append([]int{}, s.GivenUp...), Moves: moves, Members: []Member{},
 		}
 		for _, m := range s.Members {
 			g.Members = append(g.Members, Member(m))

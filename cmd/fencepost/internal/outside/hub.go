@@ -87,6 +87,10 @@ func (h *Hub) update(i int, f func(*State)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f(&h.states[i])
+	h.tell()
+}
+
+func (h *Hub) tell() {
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
@@ -103,10 +107,14 @@ func (h *Hub) Run(ctx context.Context) error {
 
 // follow watches one target. After an error it goes on a tick later.
 func (h *Hub) follow(ctx context.Context, i int, t Target) {
-	st := &frugal{st: t.Store, budget: h.budget, answered: func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.states[i].Asked = h.clock.Wall()
+	st := &frugal{st: t.Store, budget: h.budget, answered: func() { h.answered(i) }, failed: func(err error) {
+		if !h.once {
+			h.update(i, func(s *State) {
+				if s.Err == "" || s.passing {
+					s.Err, s.passing = err.Error(), true
+				}
+			})
+		}
 	}}
 	for ctx.Err() == nil {
 		kind, format, err := h.kind(ctx, st)
@@ -133,9 +141,47 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 	}
 }
 
+// answered notes that the store has answered.
+func (h *Hub) answered(i int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &h.states[i]
+	if s.Asked = h.clock.Wall(); s.passing {
+		s.Err, s.passing = "", false
+		h.tell()
+	}
+}
+
 func (h *Hub) failed(i int, err error) {
 	if err != nil {
-		h.update(i, func(s *State) { s.Err = err.Error() })
+		h.update(i, func(s *State) { s.Err, s.passing = err.Error(), false })
+	}
+}
+
+// repeat looks again and again, a tick after the last look, until other reports that something else is
+// there. A look that has failed is made again as it was. What earlier looks have shown stays.
+func (h *Hub) repeat(ctx context.Context, i int, other func() (bool, error), look func(n int) error) error {
+	for n, failed := 0, false; ; {
+		var err error
+		if n%8 == 7 || failed {
+			var is bool
+			if is, err = other(); is {
+				return nil
+			}
+		}
+		if err == nil {
+			err = look(n)
+		}
+		if ctx.Err() != nil || h.once {
+			return err
+		}
+		if failed = err != nil; !failed {
+			n++
+		}
+		h.failed(i, err)
+		if err := clock.Sleep(ctx, h.clock, h.tick); err != nil {
+			return err
+		}
 	}
 }
 

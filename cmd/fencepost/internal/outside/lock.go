@@ -2,27 +2,22 @@ package outside
 
 import (
 	"context"
+	"errors"
 
-	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
-// followLock watches a place that has a lock and no log, until an error, or until something else is
-// there. A tick reads the newest lock. Each eighth lists the locks too, and looks what is there.
+// followLock watches a place that has a lock and no log, until something else is there. A tick reads the
+// newest lock. Each eighth lists the locks too, and looks what is there.
 func (h *Hub) followLock(ctx context.Context, i int, st store.Store) error {
 	f := h.follower(st)
-	for n := 0; ; n++ {
-		if n%8 == 7 {
-			if kind, _, err := h.kind(ctx, st); err != nil || kind != "lock" {
-				return err
-			}
-		}
-		if n%8 == 0 || f.newest == 0 || !f.lead().Leads() {
-			if err := f.listLocks(ctx); err != nil {
-				return err
-			}
-		}
-		if err := f.readLock(ctx); err != nil {
+	other := func() (bool, error) {
+		kind, _, err := h.kind(ctx, st)
+		return errors.Is(err, manifest.ErrNotInitialized) || err == nil && kind != "lock", err
+	}
+	return h.repeat(ctx, i, other, func(n int) error {
+		if err := f.findLeader(ctx, n%8 == 0); err != nil {
 			return err
 		}
 		h.update(i, func(s *State) { s.Lock = f.lock() })
@@ -31,13 +26,8 @@ func (h *Hub) followLock(ctx context.Context, i int, st store.Store) error {
 		}
 		f.complete = true
 		h.update(i, func(s *State) { s.Lock, s.Err = f.lock(), "" })
-		if h.once {
-			return nil
-		}
-		if err := clock.Sleep(ctx, h.clock, h.tick); err != nil {
-			return err
-		}
-	}
+		return nil
+	})
 }
 
 // lock is what a follower knows of a place without a log.

@@ -3,6 +3,7 @@ package outside
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +26,9 @@ const (
 	maxPins      = 200
 )
 
+// maxValidityMS is the longest validity that an election accepts.
+const maxValidityMS = 24 * 3600 * 1000
+
 // follower watches one log, or one lock without a log. It is for one goroutine.
 type follower struct {
 	*Hub
@@ -34,10 +38,10 @@ type follower struct {
 
 	locks     map[uint64]store.Info // of the leaders, by epoch
 	terms     map[uint64]Term
-	newest    uint64        // the newest epoch that has a lock
-	version   store.Version // of the newest lock
-	unchanged clock.Instant // since when it has that version
+	newest    uint64 // the newest epoch that has a lock
+	beat      beat   // of the newest lock
 	compactor *Term
+	compacts  beat // of the compactors' newest lock
 	m         *state.Manifest
 	manifests []Manifest
 	slots     slots
@@ -46,20 +50,20 @@ type follower struct {
 	samples   []Sample
 }
 
-// followLog watches a log until an error, or until another one is in its place. A tick reads the newest lock: one request. Each second
-// tick reads the newest manifest and lists what was appended: three. Each eighth lists the locks
-// and the pins, and looks for the compactor, for what was published, and whether the log is still there:
-// seven at most. So eight ticks take 27 requests or less, which leaves some for the locks of past leaders.
+// followLog watches a log until something else, or another log, is in its place. A tick reads the newest
+// lock: one request. Each second tick reads the newest manifest and lists what was appended: three. Each
+// eighth lists the locks and the pins, and looks for the compactor, for what was published, and whether the
+// log is still there: seven at most. So eight ticks take 27 requests or less, which leaves some for the locks
+// of past leaders.
 func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manifest.Format) error {
 	log := state.With(st, format, &state.Options{Settle: h.settle(), Clock: h.clock})
 	f := h.follower(st)
 	f.log, f.pins, f.slots.seals = log, map[string]Pin{}, map[fence.Epoch]uint64{}
-	for n := 0; ; n++ {
-		if n%8 == 7 {
-			if now, err := manifest.ReadFormat(ctx, st, h.settle()); err != nil || now.Log != format.Log {
-				return err
-			}
-		}
+	other := func() (bool, error) {
+		now, err := manifest.ReadFormat(ctx, st, h.settle())
+		return errors.Is(err, manifest.ErrNotInitialized) || err == nil && now.Log != format.Log, err
+	}
+	return h.repeat(ctx, i, other, func(n int) error {
 		for _, job := range f.jobs(n) {
 			if err := job(ctx); err != nil {
 				return err
@@ -73,13 +77,8 @@ func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manif
 		f.complete = true
 		view := f.view()
 		h.update(i, func(s *State) { s.Log, s.Err = view, "" })
-		if h.once {
-			return nil
-		}
-		if err := clock.Sleep(ctx, h.clock, h.tick); err != nil {
-			return err
-		}
-	}
+		return nil
+	})
 }
 
 // follower returns one that knows nothing yet.
@@ -89,11 +88,7 @@ func (h *Hub) follower(st store.Store) *follower {
 
 // jobs are those of a tick, the most important first.
 func (f *follower) jobs(n int) []func(context.Context) error {
-	jobs := []func(context.Context) error{}
-	if n%8 == 0 || f.newest == 0 || !f.lead().Leads() {
-		jobs = append(jobs, f.listLocks)
-	}
-	jobs = append(jobs, f.readLock)
+	jobs := []func(context.Context) error{func(ctx context.Context) error { return f.findLeader(ctx, n%8 == 0) }}
 	if n%2 == 0 {
 		jobs = append(jobs, f.readManifest, f.findTail)
 	}
@@ -108,6 +103,22 @@ func (f *follower) lead() *Term {
 	return &t
 }
 
+// findLeader reads the newest lock. If nobody leads by it, a later one may be there already. So who leads is
+// not in doubt until the next tick when one leader follows another.
+func (f *follower) findLeader(ctx context.Context, list bool) error {
+	for {
+		listed := list || f.newest == 0 || !f.lead().Leads()
+		if listed {
+			if err := f.listLocks(ctx); err != nil {
+				return err
+			}
+		}
+		if err := f.readLock(ctx); err != nil || listed || f.newest > 0 && f.lead().Leads() {
+			return err
+		}
+	}
+}
+
 // listLocks finds the newest epoch.
 func (f *follower) listLocks(ctx context.Context) error {
 	locks, newest, err := f.listNumbered(ctx, layout.LockPrefix)
@@ -115,6 +126,7 @@ func (f *follower) listLocks(ctx context.Context) error {
 		return err
 	}
 	f.locks, f.newest = locks, max(f.newest, newest)
+	maps.DeleteFunc(f.terms, func(e uint64, _ Term) bool { _, ok := locks[e]; return !ok && e != f.newest })
 	return nil
 }
 
@@ -132,7 +144,7 @@ func (f *follower) listNumbered(ctx context.Context, prefix string) (all map[uin
 	return all, newest, nil
 }
 
-// readLock reads the newest lock. If it is gone or over, the next tick lists all.
+// readLock reads the newest lock.
 func (f *follower) readLock(ctx context.Context) error {
 	if f.newest == 0 {
 		return nil
@@ -146,16 +158,25 @@ func (f *follower) readLock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := f.clock.Now()
-	if version != f.version {
-		f.version, f.unchanged = version, now
-	}
-	// A leader that was seen twice without a heartbeat between has lapsed.
-	if validity := time.Duration(term.Validity * float64(time.Second)); term.Leads() && now.Sub(f.unchanged) > validity+validity/10 {
-		term.State = "lapsed"
-	}
+	f.beat.look(&term, version, f.clock.Now())
 	f.terms[f.newest] = term
 	return nil
+}
+
+// beat is the version of a lock, and since when it is known.
+type beat struct {
+	version store.Version
+	since   clock.Instant
+}
+
+// look marks a leader as lapsed that was seen twice without a heartbeat between.
+func (b *beat) look(t *Term, version store.Version, now clock.Instant) {
+	if version != b.version {
+		*b = beat{version, now}
+	}
+	if validity := time.Duration(t.Validity * float64(time.Second)); t.Leads() && now.Sub(b.since) > validity+validity/10 {
+		t.State = "lapsed"
+	}
 }
 
 // lockDoc is the JSON of a lock, as docs/format.md has it.
@@ -182,11 +203,15 @@ func (f *follower) term(ctx context.Context, prefix string, epoch uint64) (Term,
 	if err := document.Decode(key, body, &l); err != nil {
 		return Term{}, "", err
 	}
+	validity := time.Duration(min(max(l.ValidityMS, 0), maxValidityMS)) * time.Millisecond
+	if !slices.Contains([]string{"held", "draining", "expired"}, l.State) {
+		return Term{}, "", document.Corrupt(key, "state is %q", l.State)
+	}
 	t := Term{
 		Epoch: epoch, Known: true, Holder: l.Holder, State: l.State, From: l.Acquired, To: l.Renewed,
-		Validity: float64(l.ValidityMS) / 1000, Renewals: l.Renewals, Reason: l.Reason, By: l.ExpiredBy,
+		Validity: validity.Seconds(), Renewals: l.Renewals, Reason: l.Reason, By: l.ExpiredBy,
 	}
-	if age, ok := info.Age(); ok && t.Leads() && age > time.Duration(l.ValidityMS)*time.Millisecond+5*time.Second {
+	if age, ok := info.Age(); ok && t.Leads() && age > validity+5*time.Second {
 		t.State = "lapsed"
 	}
 	return t, info.Version, nil
@@ -271,13 +296,21 @@ func (f *follower) readManifest(ctx context.Context) error {
 // readCompactor looks for the newest compactor.
 func (f *follower) readCompactor(ctx context.Context) error {
 	_, newest, err := f.listNumbered(ctx, layout.CompactorLockPrefix)
-	if err != nil || newest == 0 {
+	if err != nil {
 		return err
 	}
-	t, _, err := f.term(ctx, layout.CompactorLockPrefix, newest)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	if newest == 0 {
+		f.compactor = nil
+		return nil
+	}
+	t, version, err := f.term(ctx, layout.CompactorLockPrefix, newest)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // pruned since: there is a newer one
+	}
+	if err != nil {
 		return err
 	}
+	f.compacts.look(&t, version, f.clock.Now())
 	f.compactor = &t
 	return nil
 }
@@ -314,8 +347,9 @@ func (f *follower) listPins(ctx context.Context) error {
 		now[id] = p
 	}
 	for id, p := range now {
-		if p.Holder != "" || !f.budget.spare() {
-			continue
+		over := p.Holder != "" && !p.Expired && f.clock.Wall().After(p.Renewed.Add(time.Duration(p.TTL*float64(time.Second))))
+		if p.Holder != "" && !over || !f.budget.spare() {
+			continue // a pin that is over may be found expired
 		}
 		key := layout.PinKey(id)
 		body, _, err := store.Read(ctx, f.st, key, &store.ReadOptions{Limit: 64 << 10, Settle: f.settle()})

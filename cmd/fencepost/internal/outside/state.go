@@ -14,7 +14,8 @@ type State struct {
 	Now   time.Time `json:"now"`
 	Asked time.Time `json:"asked,omitzero"`
 	// Err is why the last request failed; empty if it did not.
-	Err string `json:"error,omitempty"`
+	Err     string `json:"error,omitempty"`
+	passing bool   // the next answer clears Err
 	// Requests to the store so far. Interval is how often the leader is looked at.
 	Requests uint64  `json:"requests"`
 	Interval float64 `json:"interval_seconds"`

@@ -26,6 +26,7 @@ type slots struct {
 	// lists. So it is not known how many, until the floor has passed asked.
 	more  bool
 	asked fence.Position
+	least int // how many a look has listed there
 }
 
 // findTail lists what was appended since the last look. A live leader notes how far it is, so
@@ -35,11 +36,12 @@ func (f *follower) findTail(ctx context.Context) error {
 	noted, floor := f.m.Tail().Position, f.m.Floor.Position
 	from := noted
 	_, sealed := s.seals[floor.Epoch]
+	asks := false
 	switch {
-	case floor.Epoch < noted.Epoch && !sealed && s.asked != floor:
-		from, s.asked = floor, floor // nobody knows yet how many slots the epochs between have
-	case s.tail.Epoch > 0 && s.tail.Epoch < noted.Epoch && s.tail.Before(noted) && !s.more:
+	case s.tail.Epoch > 0 && s.tail.Epoch < noted.Epoch && !s.tail.Before(floor) && !s.more:
 		from = s.tail // a new leader: find the seal of the last one
+	case floor.Epoch < noted.Epoch && !sealed && s.asked != floor:
+		from, asks = floor, true // nobody knows yet how many slots the epochs between have
 	}
 	maps.DeleteFunc(s.seals, func(e fence.Epoch, _ uint64) bool { return e < floor.Epoch })
 	filled, err := f.list(ctx, from)
@@ -47,6 +49,14 @@ func (f *follower) findTail(ctx context.Context) error {
 		return err
 	}
 	f.walk(from, filled)
+	if asks {
+		s.asked, s.least = floor, 0
+		for e, epoch := range filled {
+			if e < noted.Epoch {
+				s.least += len(epoch)
+			}
+		}
+	}
 	if from != noted || floor.Epoch == noted.Epoch {
 		s.more = s.tail.Epoch < noted.Epoch
 	}
@@ -149,6 +159,9 @@ func (f *follower) unfolded() (n int, more bool) {
 		}
 		count(f.slots.seals[e] + 1)
 		at = fence.Position{Epoch: e + 1, Seq: 1}
+	}
+	if f.slots.more {
+		n = max(n, f.slots.least)
 	}
 	if at.Epoch < tail.Epoch {
 		at = fence.Position{Epoch: tail.Epoch, Seq: 1}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
@@ -60,6 +61,7 @@ func (d *sheet) paint(colour, s string) string {
 func (d *sheet) line(s string) { d.painted("", s) }
 
 func (d *sheet) painted(colour, s string) {
+	s = clean(s)
 	if utf8.RuneCountInString(s) > d.width {
 		s = string([]rune(s)[:d.width-1]) + "…"
 	}
@@ -70,23 +72,31 @@ func (d *sheet) painted(colour, s string) {
 }
 
 func (d *sheet) state(s *outside.State) {
-	d.painted(bold, clean(s.URL))
+	d.painted(bold, s.URL)
 	answered := "the store has not answered yet"
 	if !s.Asked.IsZero() {
 		answered = "store answered " + span(s.Now.Sub(s.Asked)) + " ago"
 	}
 	d.painted(faint, fmt.Sprintf("%s · %s · %s requests", s.Now.Local().Format(time.DateTime), answered, humanize.Comma(int64(s.Requests))))
-	if s.Err != "" {
-		d.painted(red, clean(s.Err))
+	now := s.Now
+	switch {
+	case s.Err != "":
+		d.painted(red, s.Err)
+		if s.Seen() && !s.Asked.IsZero() {
+			now = s.Asked // nothing is known of the time since
+			d.painted(amber, "what follows is as it was at the last look")
+		}
+	case !s.Complete():
+		d.painted(amber, "not read yet: all URLs share the requests of a minute")
 	}
 	if s.Log != nil {
-		d.log(s.Log, s.Now)
+		d.log(s.Log, now)
 	}
 	if s.Group != nil {
 		d.group(s.Group)
 	}
 	if s.Lock != nil {
-		d.lock(s.Lock, s.Now)
+		d.lock(s.Lock, now)
 	}
 }
 
@@ -96,12 +106,19 @@ func (d *sheet) row(name, format string, args ...any) {
 
 func (d *sheet) log(l *outside.Log, now time.Time) {
 	d.line("")
-	d.leader("leader", l.Terms, now)
+	d.leader("leader", l.Terms, l.Complete, now)
+	if !l.Complete {
+		return // what is zero is not known yet
+	}
 	if l.Compactor != nil {
-		d.leader("compactor", []outside.Term{*l.Compactor}, now)
+		d.leader("compactor", []outside.Term{*l.Compactor}, true, now)
 	}
 	d.row("records", "%s, of these %s folded into %d segments%s", comma(l.Records), comma(l.Folded), l.Segments, given(l.First))
-	d.row("tail", "%v; newest object %s", l.Tail, ago(l.Written, now))
+	newest := "of an unknown time"
+	if !l.Written.IsZero() {
+		newest = ago(l.Written, now)
+	}
+	d.row("tail", "%v; newest object %s", l.Tail, newest)
 	atLeast := ""
 	if l.More {
 		atLeast = "at least "
@@ -138,10 +155,14 @@ func table(p *outside.Published, behind uint64, now time.Time) string {
 // lock draws a place that has no log.
 func (d *sheet) lock(l *outside.Lock, now time.Time) {
 	d.line("")
-	d.leader("leader", l.Terms, now)
+	d.leader("leader", l.Terms, l.Complete, now)
 	if len(l.Terms) > 0 && l.Terms[0].Leads() {
 		until := l.Terms[0].Until()
-		d.row("lease", "until %s unless it is renewed, in %s", until.Local().Format(time.TimeOnly), span(until.Sub(now)))
+		if left := until.Sub(now); left > 0 {
+			d.row("lease", "until %s unless it is renewed, in %s", until.Local().Format(time.TimeOnly), span(left))
+		} else {
+			d.row("lease", "until %s unless it was renewed since the last look", until.Local().Format(time.TimeOnly))
+		}
 	}
 	d.row("log", "none: there is only a lock")
 	d.timeline(l.Terms, now)
@@ -155,9 +176,11 @@ func given(first uint64) string {
 	return "; those before " + comma(first) + " were given up"
 }
 
-func (d *sheet) leader(name string, terms []outside.Term, now time.Time) {
+func (d *sheet) leader(name string, terms []outside.Term, complete bool, now time.Time) {
 	head := fmt.Sprintf("%-11s", name)
 	switch {
+	case !complete && (len(terms) == 0 || !terms[0].Known):
+		d.painted(faint, head+"not read yet")
 	case len(terms) == 0:
 		d.painted(amber, head+"nobody yet")
 	case terms[0].Leads():
@@ -166,14 +189,14 @@ func (d *sheet) leader(name string, terms []outside.Term, now time.Time) {
 		if t.State == "draining" {
 			state = ", is leaving"
 		}
-		d.painted(green, fmt.Sprintf("%s%s, epoch %d, for %s, %s heartbeats%s", head, clean(t.Holder), t.Epoch, span(now.Sub(t.From)), comma(t.Renewals), state))
+		d.painted(green, fmt.Sprintf("%s%s, epoch %d, for %s, %s heartbeats%s", head, t.Holder, t.Epoch, span(now.Sub(t.From)), comma(t.Renewals), state))
 	default:
 		t := terms[0]
 		why := t.State
 		if t.Reason != "" {
-			why = clean(t.Reason)
+			why = t.Reason
 		}
-		d.painted(red, fmt.Sprintf("%snobody; %s led in epoch %d, last seen %s: %s", head, clean(t.Holder), t.Epoch, ago(t.To, now), why))
+		d.painted(red, fmt.Sprintf("%snobody; %s led in epoch %d, last seen %s: %s", head, t.Holder, t.Epoch, ago(t.To, now), why))
 	}
 }
 
@@ -183,11 +206,14 @@ func pins(all []outside.Pin) string {
 	}
 	var names []string
 	for _, p := range all {
-		name := clean(p.Name)
-		if name == "" {
-			name = "without a name"
+		switch {
+		case p.Holder == "":
+			names = append(names, "one that is not read yet")
+		case p.Name == "":
+			names = append(names, fmt.Sprintf("without a name (version %d)", p.Version))
+		default:
+			names = append(names, fmt.Sprintf("%s (version %d)", p.Name, p.Version))
 		}
-		names = append(names, fmt.Sprintf("%s (version %d)", name, p.Version))
 	}
 	return fmt.Sprintf("%d: %s", len(all), strings.Join(names, ", "))
 }
@@ -260,7 +286,7 @@ func (d *sheet) terms(terms []outside.Term, now time.Time) {
 		if i == 0 && t.Leads() {
 			to, why = now, "leads"
 		} else if t.Reason != "" {
-			why = clean(t.Reason)
+			why = t.Reason
 		}
 		d.line(fmt.Sprintf("%8d  %-24s %-19s %9s  %s", t.Epoch, cut(short(t.Holder), 24), t.From.Local().Format(time.DateTime), span(to.Sub(t.From)), why))
 	}
@@ -318,16 +344,16 @@ func name(s string) string {
 	if s == "" {
 		return ""
 	}
-	return clean(s) + ": "
+	return s + ": "
 }
 
 // short leaves out the random part of a default identity: host/pid/uuid.
 func short(holder string) string {
-	parts := strings.Split(clean(holder), "/")
+	parts := strings.Split(holder, "/")
 	if len(parts) == 3 && len(parts[2]) == 36 {
 		return parts[0] + "/" + parts[1]
 	}
-	return clean(holder)
+	return holder
 }
 
 func cut(s string, n int) string {
@@ -337,10 +363,10 @@ func cut(s string, n int) string {
 	return s
 }
 
-// clean replaces what could move the cursor: names come from the store.
+// clean replaces what could move the cursor or turn the direction of the text: names come from the store.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r >= 0x7f && r < 0xa0 {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
 			return '?'
 		}
 		return r

@@ -15,7 +15,7 @@ var now = time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 
 func states() []outside.State {
 	return []outside.State{{URL: "s3://bucket/orders", Now: now, Asked: now.Add(-2 * time.Second), Requests: 1234, Log: &outside.Log{
-		Terms: []outside.Term{
+		Complete: true, Terms: []outside.Term{
 			{Epoch: 3, Known: true, Holder: "bob", State: "held", From: now.Add(-10 * time.Minute), To: now, Renewals: 100},
 			{Epoch: 2, Known: true, Holder: "evil\x1b[2Jname", State: "expired", From: now.Add(-50 * time.Minute), To: now.Add(-12 * time.Minute), Reason: "lapsed"},
 			{Epoch: 1},
@@ -25,7 +25,7 @@ func states() []outside.State {
 	}}, {URL: "s3://bucket/work", Now: now, Err: "the store is away", Group: &outside.Group{
 		Partitions: 4, Owners: []int{0, 0, 1, -1}, Members: []outside.Member{{Name: "a", Identity: "ann", Owned: 2}, {Name: "b", Identity: "bob", Owned: 1, Lapsed: true}},
 		Moves: []outside.Move{{At: now, Partitions: 1, From: "a", To: "b"}},
-	}}, {URL: "s3://bucket/nightly", Now: now, Lock: &outside.Lock{Terms: []outside.Term{
+	}}, {URL: "s3://bucket/nightly", Now: now, Lock: &outside.Lock{Complete: true, Terms: []outside.Term{
 		{Epoch: 2, Known: true, Holder: "cat", State: "held", From: now.Add(-time.Minute), To: now.Add(-5 * time.Second), Validity: 15},
 		{Epoch: 1, Known: true, Holder: "dan", State: "expired", From: now.Add(-time.Hour), To: now.Add(-30 * time.Minute), Reason: "resigned"},
 	}}}}

@@ -1,0 +1,40 @@
+package screen_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/screen"
+)
+
+// TestOldIsNotNow: after a failure the screen shows what was known, and does not count on.
+func TestOldIsNotNow(t *testing.T) {
+	out := screen.Render([]outside.State{{URL: "x", Now: now, Asked: now.Add(-time.Hour), Err: "away", Log: &outside.Log{
+		Complete: true, Terms: []outside.Term{{Epoch: 1, Known: true, Holder: "ann", State: "held", From: now.Add(-62 * time.Minute), To: now.Add(-time.Hour)}},
+	}}}, 100, 0, false)
+	if !strings.Contains(out, "as it was at the last look") || !strings.Contains(out, "ann, epoch 1, for 2m") && !strings.Contains(out, "for 1m59s") && !strings.Contains(out, "for 120s") {
+		t.Error(out)
+	}
+}
+
+// TestNotRead: what is not read yet is not drawn as zero.
+func TestNotRead(t *testing.T) {
+	out := screen.Render([]outside.State{{URL: "x", Now: now, Log: &outside.Log{}}, {URL: "y", Now: now}}, 100, 0, false)
+	if strings.Contains(out, "nobody") || strings.Contains(out, "pins") || strings.Count(out, "not read yet: ") != 2 || !strings.Contains(out, "leader     not read yet") {
+		t.Error(out)
+	}
+}
+
+// TestNothingMovesTheCursor: whatever is in the store.
+func TestNothingMovesTheCursor(t *testing.T) {
+	const evil = "\x1b[2J\u009b2J\u202e"
+	out := screen.Render([]outside.State{{URL: evil, Now: now, Log: &outside.Log{
+		Complete: true, Terms: []outside.Term{{Epoch: 2, Known: true, Holder: evil, State: evil}, {Epoch: 1, Known: true, Holder: evil, State: evil, From: now}},
+		Manifests: []outside.Manifest{{By: evil}}, Pins: []outside.Pin{{Holder: "x", Name: evil}},
+	}}, {URL: "y", Now: now, Group: &outside.Group{Name: evil, Members: []outside.Member{{Identity: evil}}}}}, 100, 0, false)
+	if strings.ContainsAny(out, "\x1b\u009b\u202e") {
+		t.Errorf("%q", out)
+	}
+}

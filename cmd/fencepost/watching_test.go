@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"io"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// TestWatchingBegins: one store of several that does not answer keeps nobody from watching the others. That a look
+// fails is said, and so is that it succeeds again.
+func TestWatchingBegins(t *testing.T) {
+	good, bad := newLog(t, memURL(t)+"/good"), newLog(t, memURL(t)+"/bad")
+	var away atomic.Bool
+	away.Store(true)
+	open := func(ctx context.Context, url string) (store.Store, error) {
+		st, err := store.Open(ctx, url)
+		f := faultstore.New(st, nil)
+		f.SetHook(func(faultstore.Op) faultstore.Fault {
+			if away.Load() && url == bad {
+				return faultstore.Fault{Drop: true, Err: io.ErrUnexpectedEOF}
+			}
+			return faultstore.Fault{}
+		})
+		return f, err
+	}
+	for _, verb := range []string{"exporter", "serve"} {
+		away.Store(true)
+		address, errs, stop := backgroundOn(t, open, nil, verb, "--timeout", "100ms", "--listen", "127.0.0.1:0", "--requests-per-minute", "6000", good, bad)
+		up := regexp.MustCompile(`fencepost_watch_up{url="[^"]*/good"} 1\n`)
+		eventually(t, "the good one is up", func() bool {
+			_, body := get(t, address+"/metrics")
+			return up.MatchString(body)
+		})
+		eventually(t, "it says that the other fails", func() bool {
+			return strings.Contains(errs.String(), "watching goes on, and tries again") && strings.Contains(errs.String(), bad+": ") && strings.Contains(errs.String(), "; looking again\n")
+		})
+		if status, _ := get(t, address+"/readyz"); status != 503 {
+			t.Errorf("%s: %d", verb, status)
+		}
+		away.Store(false)
+		eventually(t, "it says that it is back", func() bool { return strings.Contains(errs.String(), bad+" is read again\n") })
+		eventually(t, "it is ready", func() bool {
+			status, _ := get(t, address+"/readyz")
+			return status == 200
+		})
+		stop()
+	}
+	away.Store(true)
+	began := time.Now()
+	if r := inProcessOn(t, open, "top", "--once", "--timeout", "100ms", good, bad); r.status != 1 || !strings.Contains(r.err, "did not answer") || time.Since(began) > 20*time.Second {
+		t.Errorf("%+v", r)
+	}
+}
+
+func inProcessOn(t *testing.T, open func(context.Context, string) (store.Store, error), args ...string) result {
+	var out, errs buffer
+	status := (&app{out: &out, err: &errs, open: open}).run(t.Context(), args)
+	return result{status, out.String(), errs.String()}
+}
