@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -17,8 +18,10 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -261,6 +264,53 @@ func TestCompactorWithoutDates(t *testing.T) {
 			if c := state(h).Log.Compactor; c == nil || c.State != "lapsed" {
 				t.Errorf("%+v", c)
 			}
+		})
+	})
+}
+
+// TestPublishedBefore: a commit that says nothing of the log does not hide the one before it, and a table that was
+// deleted is not shown.
+func TestPublishedBefore(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		f, err := manifest.ReadFormat(t.Context(), l.Mem, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commit := func(version int64, edits int) {
+			body := `{"commitInfo":{"operation":"OPTIMIZE"}}` + "\n"
+			if edits > 0 {
+				body = fmt.Sprintf(`{"txn":{"appId":%q,"version":%d,"lastUpdated":1}}`+"\n", f.Log.String(), edits)
+			}
+			fixture.Put(t, l.Mem, layout.DeltaCommitKey(version), []byte(body))
+		}
+		want := func(h *outside.Hub, version int64, edits uint64) {
+			t.Helper()
+			time.Sleep(5 * time.Minute)
+			if p := state(h).Log.Published; p == nil || p.Version != version || p.Edits != edits {
+				t.Errorf("%+v, want version %d with %d edits", p, version, edits)
+			}
+		}
+		commit(0, 1)
+		commit(1, 0)
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
+			want(h, 1, 1)
+			commit(2, 5)
+			commit(3, 0)
+			commit(4, 0)
+			want(h, 4, 5)
+			commit(5, 0)
+			want(h, 5, 5)
+			for version := range int64(6) {
+				if err := l.Mem.Delete(t.Context(), layout.DeltaCommitKey(version)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(5 * time.Minute)
+			if p := state(h).Log.Published; p != nil {
+				t.Errorf("%+v", p)
+			}
+			commit(0, 2)
+			want(h, 0, 2)
 		})
 	})
 }

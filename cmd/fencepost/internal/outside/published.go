@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/internal/layout"
@@ -15,6 +17,7 @@ import (
 type published struct {
 	began  bool   // _last_checkpoint was looked for
 	commit string // the key of the newest commit that was seen
+	listed bool   // a listing had commit
 	state  *Published
 }
 
@@ -22,7 +25,8 @@ type published struct {
 const commitTail = 64 << 10
 
 // readPublished looks for a later version of the Delta table that is published from the log. That takes
-// a listing of the commits since the last look, and a request if there is one.
+// a listing of the commits since the last look, and a request if there is one. If that says nothing of the
+// log, it takes a request for each earlier one, up to some.
 func (f *follower) readPublished(ctx context.Context) error {
 	if f.log.Format().Files != nil {
 		return nil // the table is in the other store
@@ -42,35 +46,66 @@ func (f *follower) readPublished(ctx context.Context) error {
 		}
 		p.began = true
 	}
-	var newest store.Info
-	for info, err := range store.ListAll(ctx, f.st, layout.DeltaPrefix, &store.ListOptions{StartAfter: p.commit}, f.settle()) {
+	start := p.commit
+	if p.listed { // begin one earlier: the listing has p.commit, if the table is still the same
+		start = ""
+		if version, _ := layout.ParseDeltaCommitKey(p.commit); version > 0 {
+			start = layout.DeltaCommitKey(version - 1)
+		}
+	}
+	var newer []store.Info
+	same := false
+	for info, err := range store.ListAll(ctx, f.st, layout.DeltaPrefix, &store.ListOptions{StartAfter: start}, f.settle()) {
 		if err != nil {
 			return err
 		}
-		if _, ok := layout.ParseDeltaCommitKey(info.Key); ok && info.Key > p.commit && info.Key > newest.Key {
-			newest = info
+		same = same || info.Key == p.commit
+		if _, ok := layout.ParseDeltaCommitKey(info.Key); ok && info.Key > p.commit {
+			newer = append(newer, info)
 		}
 	}
-	if newest.Key == "" {
+	if p.listed && !same {
+		f.published = published{} // the table was deleted
 		return nil
 	}
-	from := max(newest.Size-commitTail, 0)
-	tail, _, err := store.Read(ctx, f.st, newest.Key, &store.ReadOptions{Offset: from, Length: commitTail, Settle: f.settle()})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // deleted since; a later look finds a later one
+	if len(newer) == 0 {
+		return nil
 	}
+	slices.SortFunc(newer, func(a, b store.Info) int { return strings.Compare(b.Key, a.Key) })
+	said, err := f.said(ctx, newer[:min(len(newer), mostCommits)])
 	if err != nil {
 		return err
 	}
-	version, _ := layout.ParseDeltaCommitKey(newest.Key)
-	if said := parseCommit(tail, f.log.Format().Log.String()); said != nil {
-		said.Version, p.state = version, said
-	} else if p.state != nil {
-		next := *p.state // a version that says nothing of this log
-		next.Version, p.state = version, &next
+	if said == nil && p.state != nil {
+		old := *p.state
+		said = &old
 	}
-	p.commit = newest.Key
+	if said != nil {
+		said.Version, _ = layout.ParseDeltaCommitKey(newer[0].Key)
+	}
+	p.state, p.commit, p.listed = said, newer[0].Key, true
 	return nil
+}
+
+// mostCommits is how many commits a look reads at most to find one that says something of the log: others, such
+// as those that an engine made, say nothing.
+const mostCommits = 10
+
+// said returns what the first of some commits that says something of the log says, or nil.
+func (f *follower) said(ctx context.Context, commits []store.Info) (*Published, error) {
+	for _, c := range commits {
+		tail, _, err := store.Read(ctx, f.st, c.Key, &store.ReadOptions{Offset: max(c.Size-commitTail, 0), Length: commitTail, Settle: f.settle()})
+		if errors.Is(err, store.ErrNotFound) {
+			continue // deleted since
+		}
+		if err != nil {
+			return nil, err
+		}
+		if said := parseCommit(tail, f.log.Format().Log.String()); said != nil {
+			return said, nil
+		}
+	}
+	return nil, nil
 }
 
 // parseCommit returns what a commit of a Delta table says of a log, or nil if that is nothing. It
