@@ -171,7 +171,7 @@ func (x *examination) openFormat(ctx context.Context) (err error) {
 // openFiles looks whether the store for the files of the table is the right one.
 func (x *examination) openFiles(ctx context.Context) {
 	const check = "store for files"
-	if x.format.Files == nil && !store.IsNil(x.Files) {
+	if x.format.Files == nil && !store.IsNil(x.Files) && !x.grouped { // the logs of partitions may need it
 		x.cannot(check, errors.New("the log keeps the files of its table in its own store"), "leave out --files")
 		x.Files = nil
 	}

@@ -31,7 +31,7 @@ func (x *examination) lookForGroup(ctx context.Context) {
 		case err == nil:
 			x.group(&s)
 		case errors.Is(err, group.ErrNoGroup):
-			x.add(check, Problem, "if there is a group of workers here, stop them, and see docs/groups.md. If another log or program has such names, leave them",
+			x.add(check, Problem, "if there is a group of workers here: docs/groups.md has the steps. If another log or program has such names, leave them",
 				"there are objects below %s or %s, and no %s", member.Prefix, layout.PartitionsPrefix, member.FormatKey)
 		default:
 			x.failed(check, err, "see docs/groups.md")

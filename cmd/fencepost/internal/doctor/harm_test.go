@@ -59,6 +59,9 @@ func TestNeighbours(t *testing.T) {
 		if len(of(found, "growth")) != 1 || len(of(found, "members")) != 1 {
 			t.Errorf("%+v", found)
 		}
+		if f := of(examine(t, p, &Options{Files: memstore.New(nil)}), "store for files"); len(f) > 0 {
+			t.Errorf("the logs of the partitions may have that store: %+v", f)
+		}
 		fixture.Put(t, p, "orders/eu/format.json", []byte("of another log"))
 		found = of(examine(t, p, nil), "growth")
 		if len(found) != 1 || found[0].Level != Warning || !strings.Contains(found[0].What, "1") || !strings.Contains(found[0].Remedy, "Leave those of another log") {
