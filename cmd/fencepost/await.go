@@ -29,8 +29,15 @@ func (a *app) awaitLog(ctx context.Context, url string, g *gauges) error {
 
 // awaitGroup waits until there is a group at a URL.
 func (a *app) awaitGroup(ctx context.Context, url string, g *gauges) error {
+	told := false
 	return a.await(ctx, url, "group", "its first worker makes it", g, func(st store.Store) error {
 		_, err := group.Partitions(ctx, st)
+		if errors.Is(err, group.ErrNoGroup) && !told {
+			told = true
+			if _, err := manifest.ReadFormat(ctx, st, nil); err == nil {
+				a.con.note("there is a log at %s; it needs no --group", url)
+			}
+		}
 		return err
 	})
 }

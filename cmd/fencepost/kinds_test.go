@@ -52,6 +52,22 @@ func TestAwaitBesideALock(t *testing.T) {
 	<-ended
 }
 
+// TestAwaitBesideALog: whoever waits for a group where there is a log is told so.
+func TestAwaitBesideALog(t *testing.T) {
+	url := newLog(t, memURL(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errs buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: store.Open}
+	ended := make(chan int)
+	go func() { ended <- a.run(ctx, []string{"compact", "--watch", "--group", url}) }()
+	eventually(t, "it waits", func() bool { return strings.Contains(errs.String(), "there is no group yet") })
+	if !strings.Contains(errs.String(), "there is a log at "+url+"; it needs no --group") {
+		t.Error(errs.String())
+	}
+	cancel()
+	<-ended
+}
+
 // TestTopOnceIsQuick: one look at several URLs does not wait for a budget that is for hours of looks.
 func TestTopOnceIsQuick(t *testing.T) {
 	var urls []string
