@@ -1,6 +1,9 @@
 package promhooks
 
 import (
+	"context"
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost/fencepost/compactor"
@@ -44,11 +47,12 @@ func (m *Metrics) Compactor(next compactor.Hooks) compactor.Hooks {
 		}
 	}
 	h.Passed = func(p compactor.Pass) {
-		outcome := "ok"
-		if p.Err != nil {
-			outcome = "error"
+		switch {
+		case p.Err == nil:
+			c.passes.WithLabelValues("ok").Observe(p.Took.Seconds())
+		case !errors.Is(p.Err, context.Canceled): // else the compactor was told to end, or its term is over
+			c.passes.WithLabelValues("error").Observe(p.Took.Seconds())
 		}
-		c.passes.WithLabelValues(outcome).Observe(p.Took.Seconds())
 		c.merged.Add(float64(p.Report.Merged))
 		for kind, n := range p.Report.Pruned {
 			c.pruned.WithLabelValues(kind).Add(float64(n))

@@ -68,7 +68,7 @@ func (m *Metrics) Group(next group.Hooks) group.Hooks {
 	}
 	h.Heartbeat = func(b group.Heartbeat) {
 		g.beats.Observe(b.Took.Seconds())
-		left.set(b.Remaining)
+		left.set(0, b.Remaining)
 		if b.Err != nil {
 			g.failed.Inc()
 		}
@@ -85,7 +85,7 @@ func (m *Metrics) Group(next group.Hooks) group.Hooks {
 	h.Ended = func(e group.End) {
 		g.ends.Inc()
 		g.owned.Set(0)
-		left.set(0)
+		left.end(0)
 		if next.Ended != nil {
 			next.Ended(e)
 		}

@@ -153,6 +153,39 @@ func TestFencedWritersAreCounted(t *testing.T) {
 	})
 }
 
+// A heartbeat that is told after the end of its term leaves the time that is left at 0. The next term counts.
+func TestLateHeartbeat(t *testing.T) {
+	m, reg := newMetrics(t, nil)
+	h := m.Leader("log", leader.Hooks{})
+	h.Elected(leader.Election{Epoch: 7, Remaining: time.Hour})
+	h.Ended(leader.End{Epoch: 7, Cause: &leader.TermError{}})
+	h.Heartbeat(leader.Heartbeat{Epoch: 7, Remaining: time.Hour})
+	want(t, reg, 0, "fencepost_leader_remaining_seconds", "log")
+	h.Elected(leader.Election{Epoch: 9, Remaining: time.Minute})
+	h.Heartbeat(leader.Heartbeat{Epoch: 9, Remaining: time.Hour})
+	if left := value(t, reg, "fencepost_leader_remaining_seconds", "log"); left < 3500 {
+		t.Errorf("%v s are left", left)
+	}
+}
+
+// A reader that never could read lags since its hooks were made.
+func TestReaderThatNeverReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reg := newMetrics(t, &promhooks.Options{Clock: clock.Go()})
+		time.Sleep(time.Hour)
+		want(t, reg, 0, "fencepost_reader_lag_seconds")
+		m.Reader(reader.Hooks{})
+		want(t, reg, 0, "fencepost_reader_lag_seconds")
+		time.Sleep(10 * time.Minute)
+		want(t, reg, 600, "fencepost_reader_lag_seconds")
+		m.Reader(reader.Hooks{}).Tail(reader.Tail{})
+		want(t, reg, 0, "fencepost_reader_lag_seconds")
+		time.Sleep(time.Minute)
+		m.Reader(reader.Hooks{})
+		want(t, reg, 60, "fencepost_reader_lag_seconds")
+	})
+}
+
 // The lag is 0 at the tail, and grows while the reader cannot read.
 func TestReaderLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -232,6 +265,43 @@ func TestCompactor(t *testing.T) {
 	want(t, reg, 7, "fencepost_compactor_pruned_objects_total", "data")
 	want(t, reg, 30, "fencepost_compactor_floor_offset")
 	want(t, reg, 1, "fencepost_compactor_pass_seconds", "error")
+}
+
+// A pass that ends because the compactor is told to end is no error, whatever cause its context has.
+func TestCompactorIsToldToEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reg := newMetrics(t, &promhooks.Options{Clock: clock.Go()})
+		mem := memstore.New(&memstore.Options{Clock: clock.Go()})
+		err := fencepost.Run(t.Context(), mem, &fencepost.Options{Leader: &leader.Options{Clock: clock.Go()}, Writer: &writer.Options{Clock: clock.Go()}}, func(ctx context.Context, s *fencepost.Session) error {
+			_, err := s.Append(ctx, [][]byte{[]byte("x")})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		faulty := faultstore.New(mem, &faultstore.Options{Clock: clock.Go()})
+		faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			if strings.HasPrefix(op.Key, "segment/") {
+				return faultstore.Fault{Hold: make(chan struct{})}
+			}
+			return faultstore.Fault{}
+		})
+		passed := make(chan error, 10)
+		c, err := compactor.New(faulty, &compactor.Options{MinObjects: 1, Clock: clock.Go(), Hooks: m.Compactor(compactor.Hooks{Passed: func(p compactor.Pass) { passed <- p.Err }})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.Run(ctx) }()
+		time.Sleep(time.Second)
+		cancel(errors.New("a signal"))
+		<-ended
+		if err := <-passed; err == nil {
+			t.Error("the pass was not cut off")
+		}
+		want(t, reg, 0, "fencepost_compactor_pass_seconds", "error")
+	})
 }
 
 // The hooks that the caller has already are called too.

@@ -17,8 +17,8 @@ type readerMetrics struct {
 
 	clock clock.Clock
 	mu    sync.Mutex
-	known bool          // something was read
-	at    clock.Instant // the reader has all that was written before it
+	known bool          // there is a reader
+	at    clock.Instant // the reader has all that was written before it, or has read nothing and was made then
 }
 
 func (r *readerMetrics) make(c clock.Clock) []prometheus.Collector {
@@ -28,7 +28,7 @@ func (r *readerMetrics) make(c clock.Clock) []prometheus.Collector {
 	r.offset = gauge("fencepost_reader_offset", "Offset of the next record to be delivered.")
 	r.lag = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fencepost_reader_lag_seconds",
-		Help: "How long ago the reader had all records that there were: near 0 at the tail, else the age of the last record delivered.",
+		Help: "How long ago the reader had all records that there were: near 0 at the tail, else the age of the last record delivered. Before the first one it counts from when the hooks were made.",
 	}, r.behind)
 	return []prometheus.Collector{r.records, r.bytes, r.offset, r.lag}
 }
@@ -42,6 +42,15 @@ func (r *readerMetrics) behind() float64 {
 	return max(r.clock.Now().Sub(r.at), 0).Seconds()
 }
 
+// begin lets the lag grow, if nothing was read yet.
+func (r *readerMetrics) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.known {
+		r.known, r.at = true, r.clock.Now()
+	}
+}
+
 // complete notes that the reader has all that was written up to so long ago.
 func (r *readerMetrics) complete(ago time.Duration) {
 	r.mu.Lock()
@@ -50,9 +59,11 @@ func (r *readerMetrics) complete(ago time.Duration) {
 }
 
 // Reader returns hooks for a reader that measure and then call next. It is for one loop that
-// follows the log, such as that of reader.Tail: the lag is that of the last loop.
+// follows the log, such as that of reader.Tail: the lag is that of the last loop. It grows from this
+// call on until something was read, so a reader that never can read lags too.
 func (m *Metrics) Reader(next reader.Hooks) reader.Hooks {
 	r := &m.reader
+	r.begin()
 	h := next
 	h.Delivered = func(d reader.Delivery) {
 		r.records.Add(float64(d.Records))
