@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
+	"golang.org/x/net/netutil"
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/delta"
@@ -102,7 +103,7 @@ func registry() *prometheus.Registry {
 // store is away, a restart would not help.
 func operations(reg prometheus.Gatherer, ready func() (bool, any)) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		ok, says := ready()
@@ -115,17 +116,26 @@ func operations(reg prometheus.Gatherer, ready func() (bool, any)) *http.ServeMu
 	return mux
 }
 
+const (
+	maxScrapes     = 20  // at once
+	maxConnections = 500 // at once; more wait. Serve has at most 100 streams.
+)
+
+// requestTime bounds how long a client may take to send a request. Without it a client that announces a body and
+// never sends it keeps a connection for ever.
+const requestTime = 15 * time.Second
+
 // listen serves h until stop is called.
 func (a *app) listen(addr string, h http.Handler, at func(net.Addr)) (stop func(), err error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, usage("--listen %s: %v; write an address of this machine, such as :9464 or 127.0.0.1:9464", addr, err)
 	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: requestTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 			a.con.note("no longer serving at %v: %v", l.Addr(), err)
 		}
 	}()

@@ -298,7 +298,7 @@ func TestFailover(t *testing.T) {
 
 	p.press("the lock's tab", "nav button:nth-child(3)")
 	p.until("who leads", `document.querySelector(".card.lead .pill.good")?.textContent === "leads" && document.title.includes("leads")`)
-	p.until("until when", `document.querySelector(".cards").innerText.includes("ends in") && document.querySelector(".cards").innerText.includes("unless it is renewed")`)
+	p.until("the lease", `document.querySelector(".cards").innerText.includes("from each renewal on; the newest one seen was at")`)
 	p.until("that there is no log", `document.querySelector(".cards").innerText.includes("only a lock")`)
 	p.until("both terms, and no seal", `document.querySelectorAll("rect.term").length === 2 && !document.querySelector("path.seal")`)
 	p.press("the last five minutes", "input[value='5 min']")

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -35,8 +36,8 @@ type server struct {
 }
 
 // Handler returns the page of what hub knows, and beside it /metrics, /healthz and /readyz of probes.
-// Streams end with ctx. With local it answers only requests that were sent to a loopback address:
-// another name for it, which a foreign page may have made up, is refused.
+// Streams end with ctx. On connections from this machine, and on all with local, it answers only requests
+// to localhost or to an address. Another name is refused: a foreign page may have made it up.
 func Handler(ctx context.Context, hub *outside.Hub, local bool, probes http.Handler) http.Handler {
 	root, err := fs.Sub(assets, "assets")
 	if err != nil {
@@ -55,8 +56,9 @@ func Handler(ctx context.Context, hub *outside.Hub, local bool, probes http.Hand
 
 func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.local && !loopback(r.Host) {
-			http.Error(w, "fencepost serve answers only to names of this machine, such as localhost; to serve others, give --listen an address of this machine", http.StatusMisdirectedRequest)
+		if (s.local || fromHere(r)) && !unforged(r.Host) {
+			http.Error(w, fmt.Sprintf("fencepost serve answers on this machine only to the name localhost and to addresses, not to %q; "+
+				"let a proxy on this machine send the header \"Host: localhost\"", r.Host), http.StatusMisdirectedRequest)
 			return
 		}
 		h := w.Header()
@@ -69,11 +71,29 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-func loopback(host string) bool {
+// fromHere reports whether a request came to a loopback address, whatever address the server listens on.
+func fromHere(r *http.Request) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && loopback(at.String())
+}
+
+// unforged reports whether no foreign page can have made up a host. Whoever owns a domain can let a name in it lead
+// to this machine. Then a browser takes that page and this server for one. Nobody can do so with an address.
+func unforged(host string) bool {
+	name := hostname(host)
+	return name == "localhost" || net.ParseIP(name) != nil
+}
+
+func hostname(host string) string {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
-		name = host
+		name = strings.Trim(host, "[]") // of an IPv6 address without a port
 	}
+	return strings.ToLower(name)
+}
+
+func loopback(host string) bool {
+	name := hostname(host)
 	ip := net.ParseIP(name)
 	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -102,6 +122,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.streams.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // else nginx keeps events back
 	out := http.NewResponseController(w)
 	for {
 		all, changed := s.hub.States()

@@ -22,6 +22,14 @@ const count = n => (n || 0).toLocaleString("en-US");
 const at = s => Date.parse(s) || 0;
 const known = s => s && !s.startsWith("0001");
 
+// leads tells whether a term was held when it was last seen. Only the newest term can be held now.
+const leads = t => !!t && (t.state === "held" || t.state === "draining");
+// ending is how a term before the newest has ended. Its last look may have been before its end.
+const ending = t => leads(t) ? "its end was not seen" : t.reason || t.state || "";
+// stale tells whether what is shown is old: the server is gone, or the store fails or is silent.
+const silent = s => known(s.asked) && at(s.now) - at(s.asked) > Math.max(3 * s.interval_seconds, 120) * 1000;
+const stale = s => page.lost || !!s.error || silent(s);
+
 function clock(ms, withDay) {
   const d = new Date(ms);
   const day = `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} `;
@@ -76,8 +84,8 @@ function terms(log, now) {
   const list = log.terms.filter(t => t.known).slice().reverse();
   if (!list.length) return make("p", { class: "none" }, "Nobody has led yet.");
   const sealed = "seals" in log; // where there is only a lock, nothing is
-  const newest = list[list.length - 1], leads = newest.state === "held" || newest.state === "draining";
-  const end = t => t === newest && leads ? now : at(t.to);
+  const held = t => t === log.terms[0] && leads(t);
+  const end = t => held(t) ? now : at(t.to);
   const first = at(list[0].from), seconds = spans[page.span];
   const to = now, from = seconds ? now - seconds * 1000 : Math.min(first, now - 60e3);
   const shown = list.filter(t => end(t) >= from);
@@ -108,7 +116,7 @@ function terms(log, now) {
       if (x2 - x1 > 40) chart.append(make("svg:text", { class: "gaptext", x: (x1 + x2) / 2, y: T + 14, "text-anchor": "middle" }, span(g)));
       label.push(`Nobody for ${span(g)}.`);
     }
-    label.push(`Epoch ${t.epoch}: ${short(t.holder)}, ${span((b - a) / 1000)}, ${leads && t === newest ? "leads now" : t.reason || t.state}.`);
+    label.push(`Epoch ${t.epoch}: ${short(t.holder)}, ${span((b - a) / 1000)}, ${held(t) ? "leads" : ending(t)}.`);
     last = t;
   }
   names.forEach((n, i) => chart.append(make("svg:text", { class: "name", x: narrow ? L : 0, y: T + i * H + (narrow ? 14 : H / 2 + 4) }, n.length > 24 && !narrow ? n.slice(0, 23) + "…" : n)));
@@ -117,12 +125,12 @@ function terms(log, now) {
     if (i >= names.length) continue;
     const x1 = x(at(t.from)), w = Math.max(x(end(t)) - x1, 3), y = T + i * H + (narrow ? 20 : 6), h = narrow ? 20 : H - 12;
     const bar = make("svg:rect", { class: "term f" + i % 8, x: x1, y, width: w, height: h, rx: 4, "data-epoch": t.epoch });
-    bar.append(make("svg:title", {}, `epoch ${t.epoch}: ${t.holder}\n${clock(at(t.from), true)} to ${leads && t === newest ? "now" : clock(end(t), true)}\n${t.reason || t.state}`));
+    bar.append(make("svg:title", {}, `epoch ${t.epoch}: ${t.holder}\n${clock(at(t.from), true)} to ${clock(end(t), true)}\n${held(t) ? t.state : ending(t)}`));
     chart.append(bar);
     if (w > 26) chart.append(make("svg:text", { class: "in", x: x1 + w / 2, y: y + h / 2 + 4, "text-anchor": "middle" }, String(t.epoch)));
     if (sealed && t.epoch > 1 && at(t.from) >= from) {
       const mark = make("svg:path", { class: "seal", d: `M${x1} ${y - 4}l5 5-5 5-5-5z` });
-      const s = (log.seals || []).find(s => s.next === t.epoch) || (log.seals || []).filter(s => s.position.epoch < t.epoch).pop();
+      const s = log.seals.find(s => s.next === t.epoch) || log.seals.filter(s => s.position.epoch < t.epoch).pop();
       mark.append(make("svg:title", {}, s ? `seal in slot ${slot(s.position)}` : "the log was sealed here"));
       chart.append(mark);
     }
@@ -137,7 +145,7 @@ const icon = (name, attrs) => make("svg:svg", { viewBox: "0 0 14 14", "aria-hidd
 
 // rate draws records a second from samples.
 function rates(log) {
-  const s = log.samples || [], points = [];
+  const s = log.samples, points = [];
   for (let i = 1; i < s.length; i++) {
     const d = (at(s[i].at) - at(s[i - 1].at)) / 1000;
     if (d > 0) points.push([at(s[i].at), Math.max(0, s[i].records - s[i - 1].records) / d]);
@@ -174,14 +182,18 @@ function extent(log) {
     log.first ? make("li", {}, icon("svg:rect", { class: "fx", width: 14, height: 14, rx: 3 }), "given up") : null)];
 }
 
-function leader(log, now) {
+function leader(log, now, old) {
   const t = log.terms[0];
-  if (!t) return card("Leader", "nobody yet", "nobody has led so far", "lead");
+  if (!t) return log.complete ? card("Leader", "nobody yet", "nobody has led so far", "lead") : card("Leader", "–", "not read yet", "lead");
+  if (!t.known) return card("Leader", "–", `the lock of epoch ${t.epoch} was not read yet`, "lead");
   const state = { held: ["leads", "good"], draining: ["is leaving", "warn"], lapsed: ["lapsed", "bad"], expired: ["ended", "bad"] }[t.state] || ["?", ""];
-  const leads = t.state === "held" || t.state === "draining";
-  const note = leads ? `epoch ${t.epoch}, for ${span((now - at(t.from)) / 1000)}, ${count(t.renewals)} heartbeats` :
-    `nobody leads; epoch ${t.epoch} ended ${span((now - at(t.to)) / 1000)} ago${t.reason ? ": " + t.reason : ""}`;
-  return card("Leader", [short(t.holder), " ", pill(...state)], note, "lead");
+  const why = t.reason ? ": " + t.reason : "";
+  if (leads(t)) {
+    return card("Leader", [short(t.holder), " ", old ? pill("led when last seen", "warn") : pill(...state)],
+      `epoch ${t.epoch}, ${old ? "then " : ""}for ${span((now - at(t.from)) / 1000)}, ${count(t.renewals)} heartbeats`, "lead");
+  }
+  return card("Leader", [short(t.holder), " ", pill(...state)], old ? ["nobody led when last seen; ", `epoch ${t.epoch} ended `, when(t.to), why] :
+    `nobody leads; epoch ${t.epoch} ended ${span((now - at(t.to)) / 1000)} ago${why}`, "lead");
 }
 
 // published says what the Delta table beside the log has of it.
@@ -201,7 +213,7 @@ function fitting(log, now) {
 
 // leaders draws who led when, and lets the reader choose the time.
 function leaders(log, now) {
-  if (!page.span && log.terms.length) page.span = fitting(log, now);
+  if (!page.span && log.terms.some(t => t.known)) page.span = fitting(log, now);
   const group = make("fieldset", {}, make("legend", { class: "quiet" }, "Time shown"));
   Object.keys(spans).forEach((name, i) => {
     const input = make("input", { type: "radio", name: "span", id: "span" + i, value: name });
@@ -215,63 +227,84 @@ function leaders(log, now) {
 }
 
 // past lists the terms.
-const past = (log, now) => section("Terms", table("Terms", ["Epoch#", "Holder~", "How it ended~", "Lasted#", "From", "Last seen"], log.terms.slice(0, 100).map(t => [
+const past = (log, now, old) => section("Terms", table("Terms", ["Epoch#", "Holder~", "How it ended~", "Lasted#", "From", "Last seen"], log.terms.slice(0, 100).map((t, i) => [
   String(t.epoch), t.known ? make("span", { title: t.holder }, innerWidth < 700 ? short(t.holder) : t.holder) : "not read yet",
-  t.state === "held" ? pill("leads", "good") : t.state === "draining" ? pill("is leaving", "warn") : t.state === "lapsed" ? pill("lapsed", "bad") : t.reason || t.state || "",
-  t.known ? span(((t === log.terms[0] && (t.state === "held" || t.state === "draining") ? now : at(t.to)) - at(t.from)) / 1000) : "",
-  when(t.from), when(t.to)]), "Nobody has led yet."));
+  i === 0 && leads(t) ? (old ? pill("led when last seen", "warn") : t.state === "held" ? pill("leads", "good") : pill("is leaving", "warn")) : t.state === "lapsed" ? pill("lapsed", "bad") : ending(t),
+  t.known ? span(((i === 0 && leads(t) ? now : at(t.to)) - at(t.from)) / 1000) : "",
+  when(t.from), when(t.to)]), empty(log, "Nobody has led yet.")));
 
-function showLog(s, now) {
-  const log = s.log, points = rates(log), m = log.manifests || [];
-  const comp = log.compactor, works = comp && (comp.state === "held" || comp.state === "draining");
+// empty is what a table says that has no rows: as long as not all was looked at, there may be some.
+const empty = (log, none) => log.complete ? none : "Not read yet.";
+
+function compactor(log, old) {
+  const c = log.compactor;
+  if (!c) return log.complete ? card("Compactor", "none yet", "nobody folds this log", "lead") : card("Compactor", "–", "not read yet", "lead");
+  const works = leads(c) ? (old ? pill("worked when last seen", "warn") : pill("works", "good")) : pill("stopped");
+  return card("Compactor", [short(c.holder), " ", works], `epoch ${c.epoch}`, "lead");
+}
+
+function showLog(log, now, old) {
+  const points = rates(log), m = log.manifests, counted = m.length && (log.complete || log.unfolded);
   return [
     make("dl", { class: "cards" },
-      leader(log, now),
+      leader(log, now, old),
       card("Records", m.length ? count(log.records) : "–", !m.length ? "no checkpoint was read yet" : known(log.written) ? ["newest object ", when(log.written)] : ""),
       card("Rate", points.length ? `${perSecond(points[points.length - 1][1])}/s` : "–", "records, at the last checkpoint"),
-      card("Not folded", !m.length ? "–" : (log.unfolded_more ? "≥ " : "") + count(log.unfolded), `${log.unfolded === 1 ? "object" : "objects"}, ${many(Math.max(0, log.records - log.folded), "record")}`, "fill"),
-      card("Compactor", comp ? [short(comp.holder), " ", works ? pill("works", "good") : pill("stopped")] : "none yet", comp ? `epoch ${comp.epoch}` : "nobody folds this log", "lead"),
+      card("Not folded", !counted ? "–" : (log.unfolded_more ? "≥ " : "") + count(log.unfolded), `${log.unfolded === 1 ? "object" : "objects"}, ${many(Math.max(0, log.records - log.folded), "record")}`, "fill"),
+      compactor(log, old),
       published(log)),
     leaders(log, now),
     make("div", { class: "pair" },
       section("The log", extent(log), make("p", { class: "note" }, `${many(log.segments, "segment")}, ${many(log.files, "live file")}, ${many(log.seal_count, "folded seal")}.`)),
       section("Rate", rateChart(log))),
-    past(log, now),
+    past(log, now, old),
     make("div", { class: "pair" },
       section("Manifests", table("Manifests", ["Version#", "Written", "By", "Floor#", "Noted#", "Records#"], m.map(v => [
-        count(v.version), when(v.written), v.by ? `${v.by}${v.epoch ? " " + v.epoch : ""}` : "not known", slot(v.floor), slot(v.noted), count(v.offset)]), "There is none yet.")),
-      section("Seals", table("Seals", ["Slot", "Opens epoch#", "Records before#"], (log.seals || []).slice().reverse().slice(0, 100).map(v => [
-        slot(v.position), v.folded ? String(v.next) : "–", v.folded ? count(v.offset) : "not folded"]), "No epoch was sealed yet."))),
-    section("Pins", table("Pins", ["Name", "Holder~", "Holds for", "Version#", "Made", "Renewed"], (log.pins || []).map(p => [
-      p.name || "–", p.holder || "not read yet", p.expired ? "expired" : p.ttl_seconds ? span(p.ttl_seconds) : "until removed", count(p.version), when(p.created), when(p.renewed)]), "Nothing is pinned.")),
+        count(v.version), when(v.written), v.by ? `${v.by}${v.epoch ? " " + v.epoch : ""}` : "not known", slot(v.floor), slot(v.noted), count(v.offset)]), empty(log, "There is none yet."))),
+      section("Seals", table("Seals", ["Slot", "Opens epoch#", "Records before#"], log.seals.slice().reverse().slice(0, 100).map(v => [
+        slot(v.position), v.folded ? String(v.next) : "–", v.folded ? count(v.offset) : "not folded"]), empty(log, "No epoch was sealed yet.")))),
+    section("Pins", table("Pins", ["Name", "Holder~", "Holds for", "Version#", "Made", "Renewed"], log.pins.map(p => [
+      p.name || "–", p.holder || "not read yet", p.expired ? "expired" : p.ttl_seconds ? span(p.ttl_seconds) : "until removed", p.holder ? count(p.version) : "–", when(p.created), when(p.renewed)]), empty(log, "Nothing is pinned."))),
   ];
+}
+
+// lease is what the last look saw of it. A look comes every 20 s or so. A leader renews more often, so a
+// lease that would have ended since then tells nothing.
+function lease(t) {
+  if (leads(t)) return card("Lease", span(t.validity_seconds), ["from each renewal on; the newest one seen was at ", when(t.to)]);
+  if (t && t.state === "lapsed") return card("Lease", "was due", [`validity ${span(t.validity_seconds)}, not renewed since `, when(t.to)]);
+  return card("Lease", "–", t && t.known ? "nobody leads" : "not read yet");
 }
 
 // showLock draws a place that has a lock and no log.
-function showLock(s, now) {
-  const lock = s.lock, t = lock.terms[0], leads = t && (t.state === "held" || t.state === "draining");
-  const until = leads ? at(t.to) + t.validity_seconds * 1000 : 0;
+function showLock(lock, now, old) {
   return [
     make("dl", { class: "cards" },
-      leader(lock, now),
-      card("Lease", leads ? (until > now ? `ends in ${span((until - now) / 1000)}` : "was due") : "–", leads ? [`unless it is renewed; validity ${span(t.validity_seconds)}, last renewed `, when(t.to)] : "nobody leads"),
+      leader(lock, now, old),
+      lease(lock.terms[0]),
       card("Log", "none", "there is only a lock, as with fencepost exec")),
     leaders(lock, now),
-    past(lock, now),
+    past(lock, now, old),
   ];
 }
 
-function showGroup(s) {
-  const g = s.group, name = n => { const m = g.members.find(m => m.name === n); return m ? short(m.identity || m.name.slice(0, 8)) : n ? n.slice(0, 8) : "nobody"; };
-  const state = m => m.expired ? pill("expired", "bad") : m.lapsed && !m.owned ? pill("gone") : m.lapsed ? pill("lapsed", "bad") : m.leaving ? pill("leaving", "warn") : pill("works", "good");
+// partitions draws a square for each, in the colour of its owner.
+function partitions(g, name) {
   const cols = innerWidth < 700 ? 32 : 64, n = g.owners.length, rows = Math.ceil(n / cols), size = 10;
-  const tiles = make("svg:svg", { class: "tiles", viewBox: `0 0 ${cols * size} ${rows * size}`, role: "img", "aria-label": `${n} partitions, by owner: ` + g.members.map(m => `${name(m.name)} ${m.owned}`).join(", ") });
-  if (n <= 20000) {
-    const paths = {}; // one path for each owner
-    g.owners.forEach((o, p) => { const k = o < 0 ? "x" : o % 8; (paths[k] ||= []).push(`M${p % cols * size + 1} ${Math.floor(p / cols) * size + 1}h8v8h-8z`); });
-    for (const [k, d] of Object.entries(paths)) tiles.append(make("svg:path", { class: "f" + k, d: d.join("") }));
-  }
-  const moving = (g.moving || []).length, given = (g.given_up || []).length, most = Math.max(1, ...g.members.map(m => m.owned));
+  if (!n) return make("p", { class: "none" }, "Nothing was assigned yet.");
+  if (n > 20000) return make("p", { class: "none" }, "Too many to draw.");
+  const tiles = make("svg:svg", { class: "tiles", viewBox: `0 0 ${cols * size} ${rows * size}`, role: "img", "aria-label": `${n} partitions, by owner: ` + (g.members.map(m => `${name(m.name)} ${m.owned}`).join(", ") || "nobody") });
+  const paths = {}; // one path for each owner
+  g.owners.forEach((o, p) => { const k = o < 0 ? "x" : o % 8; (paths[k] ||= []).push(`M${p % cols * size + 1} ${Math.floor(p / cols) * size + 1}h8v8h-8z`); });
+  for (const [k, d] of Object.entries(paths)) tiles.append(make("svg:path", { class: "f" + k, d: d.join("") }));
+  return tiles;
+}
+
+function showGroup(g, now, old) {
+  const name = n => { const m = g.members.find(m => m.name === n); return m ? short(m.identity || m.name.slice(0, 8)) : n ? n.slice(0, 8) : "nobody"; };
+  const works = old ? pill("worked when last seen", "warn") : pill("works", "good");
+  const state = m => m.expired ? pill("expired", "bad") : m.lapsed && !m.owned ? pill("gone") : m.lapsed ? pill("lapsed", "bad") : m.leaving ? pill("leaving", "warn") : works.cloneNode(true);
+  const moving = g.moving.length, given = g.given_up.length, most = Math.max(1, ...g.members.map(m => m.owned));
   return [
     make("dl", { class: "cards" },
       card("Group", g.name || "no name", `validity ${span(g.validity_seconds)}`),
@@ -282,8 +315,8 @@ function showGroup(s) {
     section("Shares", table("Members", ["Member~", "State", "Owns#", "Weight#", "Share", "Data~"], g.members.map((m, i) => [
       [make("svg:svg", { class: "dot", viewBox: "0 0 12 12", "aria-hidden": "true" }, make("svg:rect", { class: "f" + i % 8, width: 12, height: 12, rx: 3 })), short(m.identity || m.name)], state(m), count(m.owned), count(m.weight),
       make("svg:svg", { width: 140, height: 12, "aria-hidden": "true" }, make("svg:rect", { class: "f" + i % 8, width: m.owned / most * 140, height: 12, rx: 3 })), m.data || ""]), "Nobody is a member.")),
-    section("Partitions", make("p", { class: "note" }, "Each square is a partition, in the colour of its owner. Grey ones have none."), n <= 20000 ? tiles : make("p", { class: "none" }, "Too many to draw.")),
-    section("Moves", table("Moves", ["Seen", "Partitions#", "From~", "To~", "Assignment#"], (g.moves || []).map(m => [when(m.at), count(m.partitions), name(m.from), name(m.to), count(m.assignment)]), "None since this page's server was started.")),
+    section("Partitions", make("p", { class: "note" }, "Each square is a partition, in the colour of its owner. Grey ones have none."), partitions(g, name)),
+    section("Moves", table("Moves", ["Seen", "Partitions#", "From~", "To~", "Assignment#"], g.moves.map(m => [when(m.at), count(m.partitions), name(m.from), name(m.to), count(m.assignment)]), "None since this page's server was started.")),
   ];
 }
 
@@ -300,64 +333,118 @@ function tabs() {
 function status(s, now) {
   const p = document.getElementById("status");
   const age = s && known(s.asked) ? (now - at(s.asked)) / 1000 : -1;
-  const bad = page.lost || (s && s.error) || !s;
+  const bad = !s || stale(s);
   p.className = "status " + (bad ? "lost" : "ok");
   const text = page.lost ? "no connection to fencepost serve; retrying" : !s ? "connecting …" :
-    age < 0 ? "waiting for the store" : `${s.error ? "the store failed; last answer" : "store answered"} ${span(Math.round(age))} ago · ${count(s.requests)} requests`;
+    age < 0 ? "waiting for the store" : `${s.error ? "the store failed; last answer" : silent(s) ? "the store is silent; last answer" : "store answered"} ${span(Math.round(age))} ago · ${count(s.requests)} requests`;
   if (p.textContent !== text) p.textContent = text;
 }
 
-// draw keeps what the reader has scrolled to, and what has the focus.
+const shows = { log: showLog, group: showGroup, lock: showLock };
+
+// warnings are what is wrong with what follows them.
+function warnings(s) {
+  const seen = known(s.asked) ? [" The page shows what was last seen, at ", when(s.asked), "."] : "";
+  const says = s.error || (page.lost ? "There is no connection to fencepost serve." : silent(s) ? "The store does not answer." : "");
+  return says ? [make("p", { class: "alert", role: "alert" }, kind(s) ? [says.replace(/\.?$/, "."), seen] : says)] : [];
+}
+const kind = s => Object.keys(shows).find(k => s[k]);
+
+// content is all that the page shows of a state. What was last seen does not grow older: its time is that
+// of the store's last answer.
+function content(s) {
+  const old = stale(s), now = old && known(s.asked) ? at(s.asked) : Date.now() + page.skew, k = kind(s);
+  if (!k) return s.error ? warnings(s) : [...warnings(s), make("p", {}, "Reading the store …")];
+  return [...warnings(s), ...shows[k](s[k], now, old)];
+}
+
+// broken is shown in place of content that cannot be drawn. The other tabs still work.
+function broken(s, e) {
+  console.error(e);
+  return [make("p", { class: "alert", role: "alert" }, `This page cannot draw ${s.url}: ${e}. Please report this, with what `, make("a", { href: "state.json" }, "state.json"), " has.")];
+}
+
+// announce tells who leads now, in the title and to screen readers.
+function announce(s) {
+  const t = (s.log || s.lock)?.terms[0];
+  if (!t || !t.known) {
+    document.title = "Fencepost";
+    return;
+  }
+  const is = `${t.epoch} ${leads(t)}`, old = stale(s);
+  if (page.seen[s.url] && page.seen[s.url] !== is) document.getElementById("news").textContent = leads(t) ? `${short(t.holder)} leads in epoch ${t.epoch}` : `nobody leads after epoch ${t.epoch}`;
+  page.seen[s.url] = is;
+  document.title = `${leads(t) ? short(t.holder) : "nobody"} ${old ? "led when last seen" : "leads"} · Fencepost`;
+}
+
+// draw makes the whole content before it changes the page, so that no page is half of one state and half
+// of another. It keeps what the reader has scrolled to, and what has the focus.
 function draw() {
   const s = page.states.find(s => s.url === page.url) || page.states[0];
-  const now = Date.now() + page.skew;
-  status(s, now);
+  status(s, Date.now() + page.skew);
   if (!s) return;
+  let shown;
+  try {
+    shown = content(s);
+    announce(s);
+  } catch (e) {
+    shown = broken(s, e);
+    document.title = "Fencepost";
+  }
   page.url = s.url;
   tabs();
   const main = document.getElementById("main"), scrolled = {}, focus = document.activeElement;
   main.querySelectorAll(".scroll").forEach(e => { scrolled[e.getAttribute("aria-label")] = [e.scrollLeft, e.scrollTop]; });
   const label = focus && focus.getAttribute("aria-label"), id = focus && focus.id;
-  main.replaceChildren(page.states.length > 1 ? make("h2", { class: "quiet" }, s.url) : make("p", { class: "where" }, s.url),
-    ...(s.error ? [make("p", { class: "alert", role: "alert" }, s.error)] : []),
-    ...(s.log ? showLog(s, now) : s.group ? showGroup(s) : s.lock ? showLock(s, now) : s.error ? [] : [make("p", {}, "Reading the store …")]));
+  main.replaceChildren(page.states.length > 1 ? make("h2", { class: "quiet" }, s.url) : make("p", { class: "where" }, s.url), ...shown);
   main.querySelectorAll(".scroll").forEach(e => {
     const was = scrolled[e.getAttribute("aria-label")];
     if (was) [e.scrollLeft, e.scrollTop] = was;
     if (label && e.getAttribute("aria-label") === label) e.focus({ preventScroll: true });
   });
   if (id && id.startsWith("span")) document.getElementById(id)?.focus({ preventScroll: true });
-  const t = (s.log || s.lock)?.terms[0];
-  if (t) {
-    const leads = t.state === "held" || t.state === "draining", is = `${t.epoch} ${leads}`;
-    if (page.seen[s.url] && page.seen[s.url] !== is) document.getElementById("news").textContent = leads ? `${short(t.holder)} leads in epoch ${t.epoch}` : `nobody leads after epoch ${t.epoch}`;
-    page.seen[s.url] = is;
-    document.title = leads ? `${short(t.holder)} leads · Fencepost` : "nobody leads · Fencepost";
-  }
 }
 
+// lists are what each kind of state has. One without entries may be null.
+const lists = { log: ["terms", "manifests", "seals", "pins", "samples"], group: ["members", "owners", "moving", "given_up", "moves"], lock: ["terms"] };
+
 function show(text) {
-  page.states = JSON.parse(text);
+  const states = JSON.parse(text);
+  for (const s of states) for (const k of Object.keys(lists)) if (s[k]) for (const list of lists[k]) s[k][list] ||= [];
+  page.states = states;
   if (page.states.length) page.skew = at(page.states[0].now) - Date.now();
   page.lost = false;
   page.heard = Date.now();
   draw();
 }
 
+function lost() {
+  page.lost = true;
+  draw();
+}
+
 // A browser opens six connections to a server. So of all tabs one follows the server, and passes on
 // what it hears. Where tabs cannot agree on that, a tab follows while it is visible.
-const others = new BroadcastChannel("fencepost");
+// Each place behind one host has tabs of its own: there may be another serve.
+const place = "fencepost " + new URL(".", location.href).pathname;
+const others = new BroadcastChannel(place);
 others.onmessage = e => show(e.data);
 let source = null;
 function follow() {
-  if (source) return;
+  if (source || (!navigator.locks && document.hidden)) return;
   source = new EventSource("events");
   source.onmessage = e => { show(e.data); others.postMessage(e.data); };
-  source.onerror = () => { page.lost = true; draw(); };
+  source.onerror = e => {
+    lost();
+    // The browser tries again by itself, but not after an answer such as a proxy's 502.
+    if (e.target !== source || source.readyState !== EventSource.CLOSED) return;
+    source = null;
+    setTimeout(follow, 5000);
+  };
 }
-fetch("state.json").then(r => r.text()).then(show).catch(() => { page.lost = true; draw(); });
+fetch("state.json").then(r => r.ok ? r.text() : Promise.reject(r.status)).then(show).catch(lost);
 if (navigator.locks) {
-  navigator.locks.request("fencepost", () => new Promise(follow));
+  navigator.locks.request(place, () => new Promise(follow));
 } else {
   const visible = () => {
     if (!document.hidden) return follow();
@@ -369,7 +456,7 @@ if (navigator.locks) {
 }
 addEventListener("resize", () => draw());
 setInterval(() => {
-  if (page.heard && Date.now() - page.heard > 25e3 && !document.hidden) page.lost = true;
+  if (!page.lost && page.heard && Date.now() - page.heard > 25e3 && !document.hidden) lost();
   const s = page.states.find(s => s.url === page.url);
   status(s, Date.now() + page.skew);
 }, 1000);
