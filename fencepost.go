@@ -257,10 +257,10 @@ func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 // as long as the session's Checks have promised.
 //
 // guard:check-kept. A leader that ends its term early, with a candidate close, keeps its lock
-// until its work has returned, or until the time is over that Session.Check has promised,
-// whichever comes first. Without this wait: A's work gets nil from Check(5s), and begins an
-// effect that takes 4 s; A is told to end, and its lock is released at once; candidate B leads,
-// gets nil from Check(5s), and does the same effect beside A.
+// until its work has returned. It does not wait longer than Session.Check has promised. Without
+// this wait: A's work gets nil from Check(5s), and begins an effect that takes 4 s; A is told to
+// end, and its lock is released at once; candidate B leads, gets nil from Check(5s), and does
+// the same effect beside A.
 //
 //mutant:replace clock.Instant(r.promised.Load()).Sub(r.clock.Now()) => time.Duration(0)
 func (r *run) keep(over error, worked <-chan struct{}) {
