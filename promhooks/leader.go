@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
 )
 
@@ -52,7 +51,7 @@ func (m *Metrics) Leader(election string, next leader.Hooks) leader.Hooks {
 		leads.Set(1)
 		epoch.Set(newest.raise(uint64(e.Epoch)))
 		elected.Inc()
-		left.set(e.Epoch, e.Remaining)
+		left.set(uint64(e.Epoch), e.Remaining)
 		waited.Observe(e.Took.Seconds())
 		if next.Elected != nil {
 			next.Elected(e)
@@ -60,7 +59,7 @@ func (m *Metrics) Leader(election string, next leader.Hooks) leader.Hooks {
 	}
 	h.Ended = func(e leader.End) {
 		leads.Set(0)
-		left.end(e.Epoch)
+		left.end(uint64(e.Epoch))
 		l.ends.WithLabelValues(election, termCause(e.Cause)).Inc()
 		if next.Ended != nil {
 			next.Ended(e)
@@ -69,7 +68,7 @@ func (m *Metrics) Leader(election string, next leader.Hooks) leader.Hooks {
 	h.Heartbeat = func(e leader.Heartbeat) {
 		beats.Observe(e.Took.Seconds())
 		late.Observe(e.Late.Seconds())
-		left.set(e.Epoch, e.Remaining)
+		left.set(uint64(e.Epoch), e.Remaining)
 		if e.Err != nil {
 			failed.Inc()
 		}
@@ -126,7 +125,7 @@ type deadline struct {
 	clock clock.Clock
 	mu    sync.Mutex
 	at    clock.Instant
-	over  fence.Epoch // the last term that has ended; 0 if there was none
+	over  uint64 // the last term that has ended; 0 if there was none
 }
 
 func newDeadlines(c clock.Clock, name, help string, labels ...string) *deadlines {
@@ -144,7 +143,7 @@ func (d *deadlines) of(label string) *deadline {
 
 // set notes how much is left of the term of an epoch. A heartbeat may be told after the end of its term,
 // with what was left before. That counts no more. A group has no epochs, so its epoch is 0.
-func (d *deadline) set(epoch fence.Epoch, left time.Duration) {
+func (d *deadline) set(epoch uint64, left time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if epoch == 0 || epoch != d.over {
@@ -152,7 +151,7 @@ func (d *deadline) set(epoch fence.Epoch, left time.Duration) {
 	}
 }
 
-func (d *deadline) end(epoch fence.Epoch) {
+func (d *deadline) end(epoch uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.at, d.over = d.clock.Now(), epoch
