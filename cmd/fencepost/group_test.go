@@ -115,7 +115,8 @@ func TestGroupDrain(t *testing.T) {
 	for i, identity := range []string{"ada", "bob"} {
 		w.add(identity)
 		eventually(t, identity+" owns its share", func() bool {
-			return strings.Count(must(t, "", "group", "status", url), " live ") == i+1 && strings.Contains(must(t, "", "group", "status", url), fmt.Sprint(8/(i+1)))
+			d := parsed[groupDoc](t, "group", "status", "--json", url)
+			return len(d.Members) == i+1 && d.Members[i].Owned == 8/(i+1) && len(d.Moving) == 0
 		})
 	}
 	if out := must(t, "", "group", "drain", url, "ada"); !strings.HasPrefix(out, "ada (") || !strings.HasSuffix(out, "has left\n") {
@@ -124,7 +125,7 @@ func TestGroupDrain(t *testing.T) {
 	w.ended(0)
 	eventually(t, "bob owns all", func() bool {
 		s := must(t, "", "group", "status", url)
-		return strings.Contains(s, "0-7") && !strings.Contains(s, "moving")
+		return strings.Contains(s, "0-7") && !strings.Contains(s, "moving") && !strings.Contains(s, "unowned")
 	})
 	if r := run(t, "", "group", "drain", url, "ada"); r.status != exitFailed || !strings.Contains(r.err, `no such member called "ada"`) {
 		t.Errorf("status %d, %s", r.status, r.err)
