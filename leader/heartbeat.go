@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -73,7 +74,8 @@ func (t *Term) body(w *lease.Write) []byte {
 	r.Renewals++
 	r.State = State(w.State)
 	if w.State == lease.Expired {
-		r.Reason, r.ExpiredBy, r.Wait = string(t.machine.Cause()), t.e.opts.Identity, 0
+		// Who deposed this leader has said why.
+		r.Reason, r.ExpiredBy, r.Wait = cmp.Or(r.Reason, string(t.machine.Cause())), t.e.opts.Identity, 0
 	}
 	body, err := r.encode()
 	if err != nil {
