@@ -241,13 +241,21 @@ func TestInitFilesRace(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	got, err := initWith(t.Context(), st, second)
-	if err != nil || !met() || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
+	made := 0
+	o := &InitOptions{Probe: quickProbe, Settle: quick, Files: second, Made: func() { made++ }}
+	got, err := Init(t.Context(), st, o)
+	if err != nil || made > 0 || !met() || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v, %v", got, made, err)
 	}
 	for info, err := range second.List(t.Context(), "", nil) {
 		if err != nil || !strings.Contains(info.Key, got.Log.String()) {
 			t.Error(info.Key, err)
 		}
+	}
+	if _, err := Init(t.Context(), inner, o); err != nil || made > 0 {
+		t.Error("of a log that exists:", made, err)
+	}
+	if _, err := Init(t.Context(), memstore.New(nil), o); err != nil || made != 1 {
+		t.Error("a new log:", made, err)
 	}
 }

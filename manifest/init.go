@@ -50,6 +50,9 @@ type InitOptions struct {
 	// ([Format].Probe). Then Init does not probe again, unless the report does not count any more:
 	// see [probe.Report.Current]. Default nil: each log probes for itself.
 	Probed *probe.Report
+	// Made, if not nil, is called when Init has made the log, and not when the log existed or another
+	// process was first.
+	Made func()
 	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock tells when the log was created; the machine's by default.
@@ -148,7 +151,10 @@ func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) 
 		return Format{}, err
 	}
 	made, err := ReadFormat(ctx, st, o.Settle)
-	if err == nil && made.Log != f.Log && f.Files != nil {
+	switch own := made.Log == f.Log; {
+	case err == nil && own && o.Made != nil:
+		o.Made()
+	case err == nil && !own && f.Files != nil:
 		_ = files.Remove(ctx, o.Files, f.Log, o.Settle) // another process was first; what stays does no harm
 	}
 	return made, err

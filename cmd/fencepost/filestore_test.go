@@ -139,6 +139,9 @@ func TestFilesMoved(t *testing.T) {
 	}
 	must(t, "", "compact", "--files", to, url)
 	must(t, "", "verify", "--files", to, url)
+	if m := parsed[map[string]string](t, "init", "--json", "--files", to, "--files-moved", url); !strings.HasPrefix(m["files"], "mem://") || m["store"] == "" {
+		t.Errorf("%v", m)
+	}
 	if r := run(t, "", "init", "--files-moved", url); r.status != 2 || !strings.Contains(r.err, "goes with --files") {
 		t.Errorf("%d, %s", r.status, r.err)
 	}

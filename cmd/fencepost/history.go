@@ -138,10 +138,10 @@ func historyTable(docs []termDoc) []byte {
 	}
 	fmt.Fprintln(w, "EPOCH\tFROM\tLED\tGAP BEFORE\tTHEN\tHOLDER")
 	for _, d := range docs {
-		then := d.Reason
+		then := printable(d.Reason)
 		switch {
 		case d.Error != "":
-			fmt.Fprintf(w, "%d\t-\t-\t-\tunreadable: %s\t-\n", d.Epoch, d.Error)
+			fmt.Fprintf(w, "%d\t-\t-\t-\tunreadable: %s\t-\n", d.Epoch, printable(d.Error))
 			continue
 		case d.Next != 0:
 			fmt.Fprintf(w, "%d\t-\t-\t-\tnobody led; epoch %d follows\t-\n", d.Epoch, d.Next)
@@ -151,9 +151,9 @@ func historyTable(docs []termDoc) []byte {
 		case d.Leads:
 			then = "leads, " + d.State
 		case d.EndedBy != "":
-			then += ", deposed by " + d.EndedBy
+			then += ", deposed by " + printable(d.EndedBy)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", d.Epoch, when(d.From), d.Led, cmp.Or(d.Gap, "-"), cmp.Or(then, "-"), d.Holder)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", d.Epoch, when(d.From), d.Led, cmp.Or(d.Gap, "-"), cmp.Or(then, "-"), printable(d.Holder))
 	}
 	_ = w.Flush()
 	return b.Bytes()

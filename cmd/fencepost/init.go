@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
@@ -33,25 +35,16 @@ than the flags ask for. Append makes logs too, with the default limits.
 With --files the files of the log's table go to a store of their own, such as the root
 of a Delta table. Many logs may share it. That cannot be changed later: every command
 that writes, compacts or verifies the log needs --files too. --files-moved says that the
-log or its files were moved, and that this is their store now.
+log or its files were moved, and that this is their store now. It makes no log, and takes
+no flag that describes one.
 
 It needs the rights of a writer.`,
 		Example: "fencepost init --max-record 1MiB s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 	}
 	fl := c.Flags()
-	limits := []struct {
-		name, help string
-		to         *int
-		is         func(fence.Limits) int
-	}{
-		{"max-object", "most bytes of one object, and of one append (default 64 MiB)", &o.Limits.Object, func(l fence.Limits) int { return l.Object }},
-		{"max-record", "most bytes of a record (default 16 MiB)", &o.Limits.Record, func(l fence.Limits) int { return l.Record }},
-		{"max-cursor", "most bytes of a cursor (default 4 KiB)", &o.Limits.Cursor, func(l fence.Limits) int { return l.Cursor }},
-		{"max-manifest", "most bytes of a manifest (default 8 MiB)", &o.Limits.Manifest, func(l fence.Limits) int { return l.Manifest }},
-	}
-	for _, l := range limits {
-		bytesVar(fl, l.to, l.name, l.help)
+	for _, l := range limitFlags {
+		bytesVar(fl, l.of(&o.Limits), l.name, l.help)
 	}
 	spanVar(fl, &o.Grace, "grace", manifest.DefaultGrace.String(), 0, "how long unneeded objects stay, for slow readers; 0: not at all")
 	fl.StringVar(&sibling, "sibling", "", "a log in the same bucket; do not probe again what was probed for it lately")
@@ -59,10 +52,11 @@ It needs the rights of a writer.`,
 	fl.BoolVar(&moved, "files-moved", false, "with --files: record that the files of a log that exists are there now")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		asked := o.Grace
 		switch {
 		case moved && files.url == "":
 			return usage("--files-moved goes with --files, which is not given")
+		case moved && describes(fl):
+			return usage("--files-moved is for a log that exists, and goes with --files only: leave out the flags that describe a new log")
 		case o.Grace == 0:
 			o.Grace = -1 // none
 		case o.Grace < manifest.MinGrace:
@@ -84,8 +78,8 @@ It needs the rights of a writer.`,
 				return err
 			}
 		}
-		_, err = manifest.ReadFormat(cmd.Context(), st, nil)
-		existed := err == nil
+		says := "there is already"
+		o.Made = func() { says = "made" }
 		f, err := manifest.Init(cmd.Context(), st, &o)
 		if errors.Is(err, fence.ErrLimit) {
 			return &kindError{errUsage, err} // limits that contradict each other
@@ -93,25 +87,48 @@ It needs the rights of a writer.`,
 		if err != nil {
 			return err
 		}
-		if fl.Changed("grace") && f.Grace != asked {
-			return fmt.Errorf("there is a log already, and its grace is %v, not %v; the grace of a log cannot be changed", f.Grace, asked)
-		}
-		for _, l := range limits {
-			if *l.to != 0 && l.is(f.Limits) != *l.to {
-				return fmt.Errorf("there is a log already, and its --%s is %d, not %d; the limits of a log cannot be changed", l.name, l.is(f.Limits), *l.to)
-			}
+		if err := asAsked(&f, fl, &o); err != nil {
+			return err
 		}
 		a.warnOfRules(cmd.Context(), st)
 		if a.json {
 			return a.print(formatJSON{f.Version, f.Requires, f.Log, f.Created, f.Limits, document.Duration(f.Grace), f.Files, f.Probe})
 		}
-		made := "made"
-		if existed {
-			made = "there is already"
-		}
-		return a.write(fmt.Appendf(nil, "%s log %v in %s\n", made, f.Log, st.Traits().Name))
+		return a.write(fmt.Appendf(nil, "%s log %v in %s\n", says, f.Log, st.Traits().Name))
 	}
 	return c
+}
+
+// limitFlags are the flags of init for the limits of a new log.
+var limitFlags = []struct {
+	name, help string
+	of         func(*fence.Limits) *int
+}{
+	{"max-object", "most bytes of one object, and of one append (default 64 MiB)", func(l *fence.Limits) *int { return &l.Object }},
+	{"max-record", "most bytes of a record (default 16 MiB)", func(l *fence.Limits) *int { return &l.Record }},
+	{"max-cursor", "most bytes of a cursor (default 4 KiB)", func(l *fence.Limits) *int { return &l.Cursor }},
+	{"max-manifest", "most bytes of a manifest (default 8 MiB)", func(l *fence.Limits) *int { return &l.Manifest }},
+}
+
+// asAsked refuses a log that existed, and is not as the flags say.
+func asAsked(f *manifest.Format, fl *pflag.FlagSet, o *manifest.InitOptions) error {
+	if asked := max(o.Grace, 0); fl.Changed("grace") && f.Grace != asked {
+		return fmt.Errorf("there is a log already, and its grace is %v, not %v; the grace of a log cannot be changed", f.Grace, asked)
+	}
+	for _, l := range limitFlags {
+		if is, asked := *l.of(&f.Limits), *l.of(&o.Limits); asked != 0 && is != asked {
+			return fmt.Errorf("there is a log already, and its --%s is %d, not %d; the limits of a log cannot be changed", l.name, is, asked)
+		}
+	}
+	return nil
+}
+
+// describes tells whether a flag was given that describes a new log.
+func describes(fl *pflag.FlagSet) (given bool) {
+	fl.Visit(func(f *pflag.Flag) {
+		given = given || f.Name == "grace" || f.Name == "sibling" || strings.HasPrefix(f.Name, "max-")
+	})
+	return given
 }
 
 // formatJSON is what init prints as JSON.
@@ -130,6 +147,12 @@ type formatJSON struct {
 func (a *app) filesMoved(ctx context.Context, st, files store.Store) error {
 	if err := state.MoveFiles(ctx, st, files, nil); err != nil {
 		return err
+	}
+	if a.json {
+		return a.print(struct {
+			Store string `json:"store"`
+			Files string `json:"files"`
+		}{st.Traits().Name, files.Traits().Name})
 	}
 	return a.write(fmt.Appendf(nil, "the files of the log in %s are in %s now; check with fencepost verify --files\n", st.Traits().Name, files.Traits().Name))
 }

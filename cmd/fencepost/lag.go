@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
@@ -27,6 +27,8 @@ type lagDoc struct {
 	*survey.Lag
 	Consumer  *behindDoc   `json:"consumer,omitempty"`
 	Consumers []*behindDoc `json:"consumers,omitempty"`
+	// More is how many more consumers there are, whose positions are not read.
+	More int `json:"more_consumers,omitempty"`
 }
 
 // behindDoc is the lag of a consumer: what lies between it and the end of the log.
@@ -40,6 +42,8 @@ type behindDoc struct {
 	First uint64 `json:"first,omitempty"`
 	// Next is the time of the record that the consumer reads next.
 	Next time.Time `json:"next_at,omitzero"`
+	// Error says why the record at At cannot be read, or the position itself: then At and Behind are 0.
+	Error string `json:"error,omitempty"`
 }
 
 func (a *app) lagCmd() *cobra.Command {
@@ -52,8 +56,9 @@ and objects wait to be compacted, and for how long. It says how many records a n
 leader would read before it can append. It prints how far each named consumer is behind
 (fencepost cat --consumer), and with --at one that reads record N next.
 
-It lists the objects that are not compacted, and 100 named consumers at most. Times are
-those of the writers.
+It lists the objects that are not compacted, and prints 100 named consumers at most: the
+first by name, and how many more there are. If the position of a consumer or its next
+record is damaged, it says so, and prints the others. Times are those of the writers.
 
 It needs the right to read.`,
 		Example: "fencepost lag --at 4711 s3://bucket/orders",
@@ -83,7 +88,7 @@ It needs the right to read.`,
 				return err
 			}
 		}
-		if doc.Consumers, err = consumers(cmd.Context(), st, r, l.End); err != nil {
+		if doc.Consumers, doc.More, err = consumers(cmd.Context(), st, r, l.End); err != nil {
 			return err
 		}
 		if a.json {
@@ -94,6 +99,7 @@ It needs the right to read.`,
 	return c
 }
 
+// behind returns how far a consumer is behind that reads record at next; also with an error.
 func behind(ctx context.Context, r *reader.Reader, at, end uint64) (*behindDoc, error) {
 	d := &behindDoc{At: at, Behind: end - min(at, end)}
 	if at >= end {
@@ -105,7 +111,7 @@ func behind(ctx context.Context, r *reader.Reader, at, end uint64) (*behindDoc, 
 			break
 		}
 		if err != nil {
-			return nil, err
+			return d, err
 		}
 		d.Next = rec.Time
 		break
@@ -116,45 +122,60 @@ func behind(ctx context.Context, r *reader.Reader, at, end uint64) (*behindDoc, 
 // mostConsumers bounds the requests for the positions of consumers.
 const mostConsumers = 100
 
-// consumers returns how far the named consumers of this log are behind, in the order of their names.
-// A position of a consumer that has committed nothing yet is left out.
-func consumers(ctx context.Context, st store.Store, r *reader.Reader, end uint64) (all []*behindDoc, err error) {
+// consumers returns how far the named consumers of this log are behind, in the order of their names,
+// and how many more there are. A position of a consumer that has committed nothing yet is left out.
+func consumers(ctx context.Context, st store.Store, r *reader.Reader, end uint64) (all []*behindDoc, more int, err error) {
 	log, err := state.Open(ctx, st, nil)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	var names []string
 	for info, err := range st.List(ctx, layout.ConsumerPrefix, nil) {
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		name, ok := layout.ParseConsumerKey(info.Key)
-		if !ok {
-			continue
+		if name, ok := layout.ParseConsumerKey(info.Key); ok {
+			names = append(names, name)
 		}
-		if len(all) == mostConsumers {
-			break
-		}
-		found, err := register.Read(ctx, st, info.Key, nil)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		of, offset, _ := strings.Cut(string(found.Value), " ")
-		at, err := strconv.ParseUint(offset, 10, 64)
-		if err != nil || of != log.Format().Log.String() {
-			continue // of another log, which this one was restored over: cat says so
-		}
-		d, err := behind(ctx, r, at, end)
-		if err != nil {
-			return nil, err
-		}
-		d.Name = name
-		all = append(all, d)
 	}
-	slices.SortFunc(all, func(a, b *behindDoc) int { return cmp.Compare(a.Name, b.Name) }) // a listing has no order
-	return all, nil
+	slices.Sort(names) // a listing has no order
+	for i, name := range names {
+		if len(all) == mostConsumers {
+			return all, len(names) - i, nil
+		}
+		d, err := positionOf(ctx, st, r, log.Format().Log.String(), name, end)
+		if err != nil {
+			return nil, 0, err
+		}
+		if d != nil {
+			d.Name = name
+			all = append(all, d)
+		}
+	}
+	return all, 0, nil
+}
+
+// positionOf returns how far a named consumer is behind; nil if it is none of this log.
+func positionOf(ctx context.Context, st store.Store, r *reader.Reader, log, name string, end uint64) (d *behindDoc, err error) {
+	d = &behindDoc{}
+	key, _ := layout.ConsumerKey(name)
+	found, err := register.Read(ctx, st, key, nil)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil //nolint:nilnil // it was deleted after the listing
+	}
+	if err == nil {
+		of, offset, _ := strings.Cut(string(found.Value), " ")
+		at, perr := strconv.ParseUint(offset, 10, 64)
+		if perr != nil || of != log {
+			return nil, nil //nolint:nilnil // of another log, which this one was restored over: cat says so
+		}
+		d, err = behind(ctx, r, at, end)
+	}
+	// One that is damaged does not hide the others.
+	if errors.Is(err, fence.ErrCorrupt) || errors.Is(err, fence.ErrFormat) {
+		d.Error, err = line(err), nil
+	}
+	return d, err
 }
 
 func lagTable(d lagDoc, now time.Time) []byte {
@@ -177,6 +198,10 @@ func lagTable(d lagDoc, now time.Time) []byte {
 	row("checkpoint", "%s; a new leader reads %s", plural(d.Checkpoint, "record"), plural(d.End-d.Checkpoint, "record"))
 	behind := func(name string, c *behindDoc) {
 		switch {
+		case c.Error != "" && c.Behind > 0:
+			row(name, "at %d; %s behind, the next one cannot be read: %s", c.At, plural(c.Behind, "record"), printable(c.Error))
+		case c.Error != "":
+			row(name, "cannot be read: %s", printable(c.Error))
 		case c.At > d.End:
 			row(name, "at %d, which the log does not have", c.At)
 		case c.First > 0:
@@ -192,6 +217,9 @@ func lagTable(d lagDoc, now time.Time) []byte {
 	}
 	for _, c := range d.Consumers {
 		behind("consumer "+c.Name, c)
+	}
+	if d.More > 0 {
+		row("", "%d more consumers", d.More)
 	}
 	_ = w.Flush()
 	return b.Bytes()

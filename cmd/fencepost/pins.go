@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
 )
 
 func (a *app) pinCmd() *cobra.Command {
@@ -65,6 +66,27 @@ func (a *app) pin(ctx context.Context, url, name string, version uint64, ttl tim
 	if err != nil {
 		return err
 	}
+	if err := a.pinned(ctx, st, r, &p); err != nil {
+		return errors.Join(err, a.letGo(ctx, r, &p))
+	}
+	return nil
+}
+
+// letGo releases a pin that nobody was told of. One with a time to live lapses by itself.
+func (a *app) letGo(ctx context.Context, r *reader.Reader, p *manifest.Pin) error {
+	if p.TTL > 0 {
+		return fmt.Errorf("the pin is there, and lapses in %v", p.TTL)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
+	defer cancel()
+	if err := r.Release(ctx, *p); err != nil {
+		return fmt.Errorf("the pin is there all the same, and could not be released (%w): it holds until `fencepost unpin`", err)
+	}
+	return nil
+}
+
+// pinned says what a pin keeps, and what it does not.
+func (a *app) pinned(ctx context.Context, st store.Store, r *reader.Reader, p *manifest.Pin) error {
 	s, err := r.Snapshot(ctx, &reader.SnapshotOptions{Version: p.Version, Unpinned: true})
 	if err != nil {
 		return err
@@ -90,7 +112,7 @@ func (a *app) pin(ctx context.Context, url, name string, version uint64, ttl tim
 			Files   int    `json:"files"`
 		}{p.Name, p.Version, s.First(), s.End(), loose.End, s.Live()})
 	}
-	return a.write(fmt.Appendf(nil, "pinned version %d as %s: %s, %s\n", p.Version, p.Name, recordRange(s.First(), s.End()), plural(s.Live(), "file")))
+	return a.write(fmt.Appendf(nil, "pinned version %d as %s: %s, %s\n", p.Version, printable(p.Name), recordRange(s.First(), s.End()), plural(s.Live(), "file")))
 }
 
 // recordRange writes a range of records.
@@ -121,7 +143,7 @@ It needs the rights of a reader.`,
 			}
 			err = r.Unpin(cmd.Context(), args[0])
 			if errors.Is(err, reader.ErrNoPin) {
-				return fmt.Errorf("there is no pin called %s; see `fencepost pins`", args[0])
+				return fmt.Errorf("there is no pin called %s; see `fencepost pins`", printable(args[0]))
 			}
 			if err != nil {
 				return err
@@ -129,7 +151,7 @@ It needs the rights of a reader.`,
 			if a.json {
 				return a.print(map[string]string{"unpinned": args[0]})
 			}
-			return a.write(fmt.Appendf(nil, "unpinned %s\n", args[0]))
+			return a.write(fmt.Appendf(nil, "unpinned %s\n", printable(args[0])))
 		},
 	}
 	a.jsonFlag(c)
@@ -206,11 +228,11 @@ func pinTable(docs []pinDoc) []byte {
 		lapses := "never"
 		switch {
 		case d.Expired:
-			lapses = "lapsed: " + d.Reason
+			lapses = "lapsed: " + printable(d.Reason)
 		case d.TTL != "":
 			lapses = d.TTL + " after " + when(d.Renewed)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", cmp.Or(d.Name, "-"), d.Version, when(d.Created), lapses, d.Holder)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", cmp.Or(printable(d.Name), "-"), d.Version, when(d.Created), lapses, printable(d.Holder))
 	}
 	_ = w.Flush()
 	return b.Bytes()

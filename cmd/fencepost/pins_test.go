@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// TestPinThatFails: a pin of which nobody was told is released, or lapses by itself.
+func TestPinThatFails(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "a\n", "append", url)
+	must(t, "", "compact", url)
+	mem := openStore(t, url)
+	for ttl, left := range map[string]int{"": 0, "2m": 1} {
+		var out, errs buffer
+		a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(context.Context, string) (store.Store, error) {
+			st := faultstore.New(mem, nil)
+			pinned := false
+			st.SetHook(func(op faultstore.Op) (f faultstore.Fault) {
+				if op.Kind == faultstore.Get && pinned && strings.HasPrefix(op.Key, layout.DataPrefix) {
+					f = faultstore.Fault{Drop: true, Err: &store.Error{Op: "get", Key: op.Key, Kind: store.ErrDenied}}
+				}
+				pinned = pinned || op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.PinPrefix)
+				return f
+			})
+			return st, nil
+		}}
+		args := []string{"pin", "--name", "x", url}
+		if ttl != "" {
+			args = append(args, "--ttl", ttl)
+		}
+		status := a.run(t.Context(), args)
+		if pins := keysOf(t, mem, layout.PinPrefix); status != 1 || len(pins) != left || (left > 0) != strings.Contains(errs.String(), "lapses in 2m0s") {
+			t.Errorf("ttl %q: status %d, %q, %s%s", ttl, status, pins, &out, &errs)
+		}
+	}
+}
+
+// TestNamesAreHarmless: names and reasons that others have chosen neither steer the terminal nor
+// add lines to what it shows.
+func TestNamesAreHarmless(t *testing.T) {
+	const evil = "x\x1b[31m\ny\u202ez\tw"
+	check := func(what, out string, lines int) {
+		t.Helper()
+		if strings.ContainsAny(out, "\x1b\u202e\t") || strings.Count(out, "\n") != lines || !strings.Contains(out, `x\x1b[31m\ny\u202ez\tw`) {
+			t.Errorf("%s:\n%q", what, out)
+		}
+	}
+	url := newLog(t, memURL(t))
+	must(t, "a\n", "append", url)
+	must(t, "", "compact", url)
+	check("pin", must(t, "", "pin", "--name", evil, url), 1)
+	check("pins", must(t, "", "pins", url), 2)
+	check("unpin", must(t, "", "unpin", evil, url), 1)
+	check("unpin of none", run(t, "", "unpin", evil, url).err, 1)
+	check("a pin that lapsed", string(pinTable(pinDocs([]manifest.Pin{{Name: "a", Expired: true, Reason: evil, Holder: evil}}))), 2)
+
+	check("history", string(historyTable([]termDoc{{Epoch: 1, Holder: evil}})), 2)
+	check("history of one deposed", string(historyTable([]termDoc{{Epoch: 1, Reason: evil, EndedBy: evil}})), 2)
+	bad := termOf(leader.Record{Epoch: 1}, errors.New(evil))
+	check("history with a damaged lock", strings.ReplaceAll(string(historyTable([]termDoc{bad})), "; ", `\n`), 2)
+}
