@@ -164,9 +164,9 @@ func positionOf(ctx context.Context, st store.Store, r *reader.Reader, log, name
 		return nil, nil //nolint:nilnil // it was deleted after the listing
 	}
 	if err == nil {
-		of, offset, _ := strings.Cut(string(found.Value), " ")
+		offset, own := strings.CutPrefix(string(found.Value), log+" ")
 		at, perr := strconv.ParseUint(offset, 10, 64)
-		if perr != nil || of != log {
+		if own = own && perr == nil; !own {
 			return nil, nil //nolint:nilnil // of another log, which this one was restored over: cat says so
 		}
 		d, err = behind(ctx, r, at, end)
