@@ -163,7 +163,7 @@ func collectLog(l *Log, set setter) {
 		set(sheet.publishedEdits, float64(p.Edits))
 		set(sheet.publishedAt, stamp(p.At))
 	}
-	set(sheet.pins, float64(len(l.Pins)))
+	set(sheet.pins, float64(l.PinCount))
 	oldest := ^uint64(0)
 	for _, p := range l.Pins {
 		if p.Holder != "" && !p.Expired {

@@ -25,7 +25,7 @@ func TestTable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	states := []outside.State{{URL: "a", Asked: now, Log: &outside.Log{
 		Complete: true, Terms: []outside.Term{{Epoch: 2, Known: true, Holder: "ann", State: "held", From: now}}, Compactor: &outside.Term{Epoch: 1, State: "expired"}, Tail: fence.Position{Epoch: 2, Seq: 4},
-		Written: now, Manifests: []outside.Manifest{{Version: 7, Written: now}}, Pins: []outside.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
+		Written: now, Manifests: []outside.Manifest{{Version: 7, Written: now}}, PinCount: 2, Pins: []outside.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
 		Records: 10, Folded: 4, Unfolded: 3, Edits: 9, Published: &outside.Published{Version: 6, Edits: 8, At: now},
 	}}, {URL: "b", Err: "away", Group: &outside.Group{
 		Partitions: 3, Owners: []int{0, -1, 0}, Moving: []int{1}, Members: []outside.Member{{Name: "m", Identity: "ann", Owned: 2}, {Name: "n", Lapsed: true}},

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fencepost/fencepost/clock"
@@ -263,6 +264,21 @@ func TestCompactorWithoutDates(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			if c := state(h).Log.Compactor; c == nil || c.State != "lapsed" {
 				t.Errorf("%+v", c)
+			}
+		})
+	})
+}
+
+// TestManyPins: all pins are counted, although only some are kept.
+func TestManyPins(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		for range 205 {
+			fixture.Put(t, l.Mem, layout.PinKey(uuid.NewString()), []byte("{}"))
+		}
+		watching(t, 6000, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
+			time.Sleep(time.Minute)
+			if v := state(h).Log; v.PinCount != 205 || len(v.Pins) != 200 {
+				t.Errorf("%d pins, %d kept", v.PinCount, len(v.Pins))
 			}
 		})
 	})

@@ -46,6 +46,7 @@ type follower struct {
 	manifests []Manifest
 	slots     slots
 	pins      map[string]Pin
+	pinCount  int
 	published published
 	samples   []Sample
 }
@@ -328,13 +329,16 @@ type pinDoc struct {
 
 // listPins lists the pins, and reads those that are new as far as the budget allows.
 func (f *follower) listPins(ctx context.Context) error {
-	now := map[string]Pin{}
+	now, n := map[string]Pin{}, 0
 	for info, err := range store.ListAll(ctx, f.st, layout.PinPrefix, nil, f.settle()) {
 		if err != nil {
 			return err
 		}
 		id, ok := layout.ParsePinKey(info.Key)
-		if !ok || len(now) >= maxPins {
+		if !ok {
+			continue
+		}
+		if n++; len(now) >= maxPins {
 			continue
 		}
 		p, known := f.pins[id]
@@ -346,6 +350,7 @@ func (f *follower) listPins(ctx context.Context) error {
 		}
 		now[id] = p
 	}
+	gone := 0
 	for id, p := range now {
 		over := p.Holder != "" && !p.Expired && f.clock.Wall().After(p.Renewed.Add(time.Duration(p.TTL*float64(time.Second))))
 		if p.Holder != "" && !over || !f.budget.spare() {
@@ -357,6 +362,7 @@ func (f *follower) listPins(ctx context.Context) error {
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			delete(now, id)
+			gone++
 			continue
 		case err != nil:
 			return err
@@ -367,7 +373,7 @@ func (f *follower) listPins(ctx context.Context) error {
 		p.Name, p.Holder, p.Version, p.Created, p.TTL, p.Expired = d.Name, d.Holder, d.Version, d.Created, ttl.Seconds(), d.Expired
 		now[id] = p
 	}
-	f.pins = now
+	f.pins, f.pinCount = now, n-gone
 	return nil
 }
 

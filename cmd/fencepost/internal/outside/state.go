@@ -84,7 +84,9 @@ type Log struct {
 	Segments  int   `json:"segments"`
 	Files     int   `json:"files"`
 	PruneMark int64 `json:"prune_mark"`
-	Pins      []Pin `json:"pins"`
+	// Pins are some of the PinCount pins of the log.
+	Pins     []Pin `json:"pins"`
+	PinCount int   `json:"pin_count"`
 	// Edits of the log's table that are folded. Published is what the Delta table beside the log has;
 	// nil if there is none.
 	Edits     uint64     `json:"edits"`

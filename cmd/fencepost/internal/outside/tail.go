@@ -196,6 +196,7 @@ func (f *follower) view() *Log {
 	}
 	v.Terms, v.Pins, v.Seals = f.leaderships(), []Pin{}, []Seal{} // not null in JSON
 	v.Published = f.published.state
+	v.PinCount = f.pinCount
 	for _, p := range f.pins {
 		v.Pins = append(v.Pins, p)
 	}

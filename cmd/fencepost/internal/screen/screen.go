@@ -132,7 +132,7 @@ func (d *sheet) log(l *outside.Log, now time.Time) {
 		}
 		d.row("manifest", "%d, written %s%s", m.Version, ago(m.Written, now), by)
 	}
-	d.row("pins", "%s", pins(l.Pins))
+	d.row("pins", "%s", pins(l.Pins, l.PinCount))
 	if p := l.Published; p != nil {
 		d.row("published", "%s", table(p, l.Behind(), now))
 	}
@@ -200,7 +200,7 @@ func (d *sheet) leader(name string, terms []outside.Term, complete bool, now tim
 	}
 }
 
-func pins(all []outside.Pin) string {
+func pins(all []outside.Pin, count int) string {
 	if len(all) == 0 {
 		return "none"
 	}
@@ -215,7 +215,7 @@ func pins(all []outside.Pin) string {
 			names = append(names, fmt.Sprintf("%s (version %d)", p.Name, p.Version))
 		}
 	}
-	return fmt.Sprintf("%d: %s", len(all), strings.Join(names, ", "))
+	return fmt.Sprintf("%d: %s", max(count, len(all)), strings.Join(names, ", "))
 }
 
 // rows is how many holders a timeline shows.
