@@ -195,8 +195,8 @@ func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err
 	// does nothing for a log that is there; no writer of the log may create a file, because its
 	// store for files has no mark.
 	//
-	//mutant:replace files.Create(ctx, o.Files, f.Log, st.Traits().Name, report, o.Settle) => 0, error(nil)
-	if _, err := files.Create(ctx, o.Files, f.Log, st.Traits().Name, report, o.Settle); err != nil {
+	//mutant:replace files.Create(ctx, o.Files, f.Log, st.Traits(), report, o.Settle) => 0, error(nil)
+	if _, err := files.Create(ctx, o.Files, f.Log, st.Traits(), report, o.Settle); err != nil {
 		return Format{}, err
 	}
 	return f, nil

@@ -165,7 +165,7 @@ func TestCheck(t *testing.T) {
 	st := memstore.New(nil)
 	err := Check(t.Context(), st, logA, "", nil)
 	fixture.WantErr(t, err, ErrStore, "has no _fencepost/101112131415161718191a1b1c1d1e1f.json")
-	if _, err := Create(t.Context(), st, logA, "s3://logs/orders", nil, nil); err != nil {
+	if _, err := Create(t.Context(), st, logA, store.Traits{Name: "s3://logs/orders"}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, home := range []string{"", "s3://logs/orders"} {
@@ -190,7 +190,7 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(Replace(t.Context(), st, logA, "", nil, seen, nil), Check(t.Context(), st, logA, "", nil)); err != nil {
+	if err := errors.Join(Replace(t.Context(), st, logA, store.Traits{Name: ""}, nil, seen, nil), Check(t.Context(), st, logA, "", nil)); err != nil {
 		t.Error(err)
 	}
 	if err := Remove(t.Context(), st, logA, nil); err != nil {
@@ -215,27 +215,27 @@ func TestMarkOnce(t *testing.T) {
 	}
 	// The mark is there, and the answer says that nobody knows.
 	st.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Fault: faultstore.Fault{Err: faultstore.ErrReset}}))
-	first, err := Create(t.Context(), st, logA, "s3://logs/one", nil, nil)
+	first, err := Create(t.Context(), st, logA, store.Traits{Name: "s3://logs/one"}, nil, nil)
 	if err != nil || first.Home != "s3://logs/one" {
 		t.Fatal(first, err)
 	}
 	st.SetHook(nil)
-	if m, err := Create(t.Context(), st, logA, "s3://logs/two", nil, nil); err != nil || m.Home != first.Home || m.Nonce != first.Nonce {
+	if m, err := Create(t.Context(), st, logA, store.Traits{Name: "s3://logs/two"}, nil, nil); err != nil || m.Home != first.Home || m.Nonce != first.Nonce {
 		t.Errorf("%+v, %v; want %+v", m, err, first)
 	}
 	home("s3://logs/one")
-	fixture.WantErr(t, Replace(t.Context(), st, logA, "s3://logs/two", nil, absent, nil), ErrStore, "was changed by somebody else meanwhile")
+	fixture.WantErr(t, Replace(t.Context(), st, logA, store.Traits{Name: "s3://logs/two"}, nil, absent, nil), ErrStore, "was changed by somebody else meanwhile")
 	home("s3://logs/one")
 
 	early, err := See(t.Context(), st, logA, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Replace(t.Context(), st, logA, "s3://logs/two", nil, early, nil); err != nil {
+	if err := Replace(t.Context(), st, logA, store.Traits{Name: "s3://logs/two"}, nil, early, nil); err != nil {
 		t.Fatal(err)
 	}
 	home("s3://logs/two")
-	fixture.WantErr(t, Replace(t.Context(), st, logA, "s3://logs/three", nil, early, nil), ErrStore, "was changed by somebody else meanwhile")
+	fixture.WantErr(t, Replace(t.Context(), st, logA, store.Traits{Name: "s3://logs/three"}, nil, early, nil), ErrStore, "was changed by somebody else meanwhile")
 	home("s3://logs/two")
 	st.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Get, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
 	if _, err := See(t.Context(), st, logA, nil); !errors.Is(err, store.ErrDenied) {
@@ -257,7 +257,7 @@ func TestProbeOnce(t *testing.T) {
 	if got := keys(t, inner, ""); len(got) != 2 {
 		t.Errorf("left are %q", got)
 	}
-	if _, err := Create(t.Context(), st, logA, "", first, nil); err != nil {
+	if _, err := Create(t.Context(), st, logA, store.Traits{Name: ""}, first, nil); err != nil {
 		t.Fatal(err)
 	}
 	st.ResetCounts()

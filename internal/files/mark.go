@@ -27,10 +27,20 @@ type Mark struct {
 	Format int      `json:"format"`
 	Log    fence.ID `json:"log"`
 	// Home is the name of the store that has the log itself.
-	Home  string   `json:"home"`
+	Home string `json:"home"`
+	// Where is Home with its server ([store.Traits.Where]), as the program saw it that made the mark; empty
+	// in marks of older versions. Only a restore compares it: other programs may reach the same server
+	// under another address.
+	Where string   `json:"where,omitempty"`
 	Nonce fence.ID `json:"nonce"`
 	// Probe is what was found out about the store for files, by this log or by one before it.
 	Probe *probe.Report `json:"probe,omitempty"`
+}
+
+// Of reports whether the mark is that of a log in a store. It tells two stores of one name on two servers
+// apart, if the mark has the server.
+func (m *Mark) Of(home store.Traits) bool {
+	return m.Home == home.Name && (m.Where == "" || m.Where == home.Where())
 }
 
 // key is where the mark of a log lies in the store of all logs.
@@ -56,8 +66,8 @@ func read(ctx context.Context, st store.Store, key string, settle *store.SettleO
 }
 
 // Create marks st as the store that has the files of the log in home, unless it has a mark of this
-// log already. It returns the mark that is there when it returns: the caller compares its Home.
-func Create(ctx context.Context, st store.Store, log fence.ID, home string, report *probe.Report, settle *store.SettleOptions) (Mark, error) {
+// log already. It returns the mark that is there when it returns: the caller compares it with [Mark.Of].
+func Create(ctx context.Context, st store.Store, log fence.ID, home store.Traits, report *probe.Report, settle *store.SettleOptions) (Mark, error) {
 	m, body, err := mark(log, home, report)
 	if err != nil {
 		return Mark{}, err
@@ -91,7 +101,7 @@ func See(ctx context.Context, st store.Store, log fence.ID, settle *store.Settle
 
 // Replace marks st as the store that has the files of the log in home, whatever the mark says that
 // was seen. If the mark has changed since, the error is [ErrStore], and nothing is written.
-func Replace(ctx context.Context, st store.Store, log fence.ID, home string, report *probe.Report, seen Seen, settle *store.SettleOptions) error {
+func Replace(ctx context.Context, st store.Store, log fence.ID, home store.Traits, report *probe.Report, seen Seen, settle *store.SettleOptions) error {
 	_, body, err := mark(log, home, report)
 	if err != nil {
 		return err
@@ -116,8 +126,8 @@ func Replace(ctx context.Context, st store.Store, log fence.ID, home string, rep
 }
 
 // mark returns a new mark, also as a document.
-func mark(log fence.ID, home string, report *probe.Report) (Mark, []byte, error) {
-	m := Mark{Format: document.Format, Log: log, Home: home, Nonce: fence.ID(uuid.New()), Probe: report}
+func mark(log fence.ID, home store.Traits, report *probe.Report) (Mark, []byte, error) {
+	m := Mark{Format: document.Format, Log: log, Home: home.Name, Where: home.Where(), Nonce: fence.ID(uuid.New()), Probe: report}
 	body, err := document.Encode(key(log), m)
 	return m, body, err
 }

@@ -45,5 +45,5 @@ func MoveFiles(ctx context.Context, st, given store.Store, settle *store.SettleO
 	if err != nil {
 		return err
 	}
-	return files.Replace(ctx, given, f.Log, st.Traits().Name, report, seen, settle)
+	return files.Replace(ctx, given, f.Log, st.Traits(), report, seen, settle)
 }

@@ -77,7 +77,7 @@ func TestMoveFilesSleeps(t *testing.T) {
 	fixture.Put(t, two, layout.FormatKey, body)
 	for _, there := range []bool{false, true} {
 		if there { // as an old mark, whose probe does not count
-			if seen, err := files.See(t.Context(), third, f.Log, nil); err != nil || files.Replace(t.Context(), third, f.Log, "mem://elsewhere", nil, seen, nil) != nil {
+			if seen, err := files.See(t.Context(), third, f.Log, nil); err != nil || files.Replace(t.Context(), third, f.Log, store.Traits{Name: "mem://elsewhere"}, nil, seen, nil) != nil {
 				t.Fatal(err)
 			}
 		}

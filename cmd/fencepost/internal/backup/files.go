@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,7 +156,7 @@ func (t *transfer) claim(ctx context.Context, f *manifest.Format, source map[str
 	if t.files.to == nil {
 		return nil
 	}
-	second, home := t.files.to, t.to.Traits().Name
+	second, home := t.files.to, t.to.Traits()
 	m, _, err := files.Read(ctx, second, f.Log, nil)
 	if errors.Is(err, store.ErrNotFound) {
 		// As for a new log: a store that breaks the promises would lose what the log commits.
@@ -167,8 +168,8 @@ func (t *transfer) claim(ctx context.Context, f *manifest.Format, source map[str
 	if err != nil {
 		return err
 	}
-	if m.Home != home {
-		return taken(second, f.Log, m.Home)
+	if !m.Of(home) {
+		return taken(second, f.Log, cmp.Or(m.Where, m.Home))
 	}
 	f.Requires = append(without(f.Requires, needsFiles), needsFiles)
 	f.Files = &manifest.Files{Store: second.Traits().Name, Probe: m.Probe}
@@ -179,7 +180,7 @@ func (t *transfer) claim(ctx context.Context, f *manifest.Format, source map[str
 		return err
 	}
 	if err := t.fits(source); err != nil {
-		return fmt.Errorf("%w. The mark %s/%s is left in %s: restore to %s again when that is empty, or give another store with --files", err, layout.SharedDir, layout.MarkKey(f.Log), second.Traits().Name, home)
+		return fmt.Errorf("%w. The mark %s/%s is left in %s: restore to %s again when that is empty, or give another store with --files", err, layout.SharedDir, layout.MarkKey(f.Log), second.Traits().Name, home.Where())
 	}
 	return nil
 }
@@ -202,10 +203,22 @@ func (t *transfer) restoreFormat(ctx context.Context, f *manifest.Format) error 
 	// committed files of A for orphans, and deletes them.
 	//
 	//mutant:replace err != nil => err != nil && false
-	if err := marked(ctx, t.to, f, t.files.to); err != nil {
+	if err := t.markStays(ctx, f); err != nil {
 		return err
 	}
 	return t.createFormat(ctx, f)
+}
+
+// markStays is marked, and compares the server too.
+func (t *transfer) markStays(ctx context.Context, f *manifest.Format) error {
+	if err := marked(ctx, t.to, f, t.files.to); err != nil {
+		return err
+	}
+	m, _, err := files.Read(ctx, t.files.to, f.Log, nil)
+	if err == nil && !m.Of(t.to.Traits()) {
+		err = fmt.Errorf("%w: the store for files, %s, was given to the same log in %s meanwhile. What is in %s is no log, and can be deleted", manifest.ErrFiles, t.files.to.Traits().Name, m.Where, t.to.Traits().Where())
+	}
+	return err
 }
 
 // marked returns manifest.ErrFiles if the store for files is not that of the log in to.

@@ -282,33 +282,35 @@ func TestFilesRefused(t *testing.T) {
 // TestRestoresMeet: while a restore copies, somebody takes it for dead, deletes its mark, and restores
 // the same backup to another place, with the same store for files. Only one of them becomes a log.
 func TestRestoresMeet(t *testing.T) {
-	src, lake, to, second := named("log"), named("lake"), named("backup"), named("second")
+	src, lake, to := named("log"), named("lake"), named("backup")
 	apartIn(t, src, lake)
 	if _, err := backup.Make(t.Context(), src, to, &backup.Options{Files: lake}); err != nil {
 		t.Fatal(err)
 	}
-	one := faultstore.New(named("one"), nil)
-	met := one.BeforeFirst(func(op faultstore.Op) bool {
-		return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.SegmentPrefix)
-	}, func(ctx context.Context) {
-		for info, err := range second.List(ctx, layout.SharedDir+"/", nil) {
-			if err != nil {
+	for place, other := range map[string]store.Store{"mem://two": named("two"), "mem://one at http://elsewhere": elsewhere{named("one")}} {
+		one, second := faultstore.New(named("one"), nil), named("second")
+		met := one.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.SegmentPrefix)
+		}, func(ctx context.Context) {
+			for info, err := range second.List(ctx, layout.SharedDir+"/", nil) {
+				if err != nil {
+					t.Error(err)
+				}
+				if err := second.Delete(ctx, info.Key); err != nil {
+					t.Error(err)
+				}
+			}
+			if _, err := backup.Restore(ctx, to, other, &backup.Options{Files: second, Probe: quickProbe}); err != nil {
 				t.Error(err)
 			}
-			if err := second.Delete(ctx, info.Key); err != nil {
-				t.Error(err)
-			}
+		})
+		_, err := backup.Restore(t.Context(), to, one, &backup.Options{Files: second, Probe: quickProbe})
+		if !met() || !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), place) {
+			t.Errorf("%t, %v", met(), err)
 		}
-		if _, err := backup.Restore(ctx, to, named("two"), &backup.Options{Files: second, Probe: quickProbe}); err != nil {
-			t.Error(err)
+		if _, err := manifest.ReadFormat(t.Context(), one, nil); !errors.Is(err, manifest.ErrNotInitialized) {
+			t.Errorf("the first is a log: %v", err)
 		}
-	})
-	_, err := backup.Restore(t.Context(), to, one, &backup.Options{Files: second, Probe: quickProbe})
-	if !met() || !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), "mem://two") {
-		t.Errorf("%t, %v", met(), err)
-	}
-	if _, err := manifest.ReadFormat(t.Context(), one, nil); !errors.Is(err, manifest.ErrNotInitialized) {
-		t.Errorf("the first is a log: %v", err)
 	}
 }
 
@@ -352,6 +354,38 @@ func TestRestoreSleeps(t *testing.T) {
 		l.lead()
 		l.compact()
 		whole(t, two, &verify.Options{Files: second})
+	}
+}
+
+// TestRestoresToOneNameOnTwoServers: a backup is restored to places of the same name on two servers, with one store for files. The
+// second restore is refused, also while the first one is interrupted. A mark of an older version does not name the server.
+func TestRestoresToOneNameOnTwoServers(t *testing.T) {
+	src, lake, to := named("log"), named("lake"), named("backup")
+	apartIn(t, src, lake)
+	if _, err := backup.Make(t.Context(), src, to, &backup.Options{Files: lake}); err != nil {
+		t.Fatal(err)
+	}
+	for _, done := range []bool{false, true} {
+		second, one := named("second"), named("one")
+		o := &backup.Options{Files: second, Probe: quickProbe}
+		first := store.Store(one)
+		if !done {
+			first = rotting{one, layout.SegmentPrefix}
+		}
+		if _, err := backup.Restore(t.Context(), to, first, o); (err == nil) != done {
+			t.Fatal(err)
+		}
+		other := elsewhere{named("one")}
+		_, err := backup.Restore(t.Context(), to, other, o)
+		if !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), "has those of the same log in mem://one") {
+			t.Errorf("done: %t: %v", done, err)
+		}
+		if all := objects(t, other); len(all) > 0 {
+			t.Errorf("done: %t: the restore that was refused has written %d objects", done, len(all))
+		}
+		if _, err := backup.Restore(t.Context(), to, one, o); err != nil {
+			t.Errorf("done: %t: the first one goes on: %v", done, err)
+		}
 	}
 }
 
