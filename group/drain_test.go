@@ -3,6 +3,7 @@ package group_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,6 +73,33 @@ func TestDrainTheLast(t *testing.T) {
 			t.Errorf("it ended with %v", left)
 		}
 		w.end(x)
+	})
+}
+
+// TestDrainAtOnce: a member is drained before an assignment names it.
+func TestDrainAtOnce(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a := w.worker("a")
+		w.whole(time.Minute, a)
+		resume := a.st.Pause() // the organiser
+		b := w.worker("b")
+		time.Sleep(2 * time.Second) // it has listed, and nobody has named it: it learns of the call when it lists again
+		opts := &group.Options{Clock: clock.Go()}
+		for s, err := range group.Observe(w.Context(), w.mem, opts) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(s.Members, func(m group.Member) bool { return m.Identity == "b" })
+			if err := group.Drain(w.Context(), w.mem, s.Members[i].Name, opts); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		resume()
+		if left := drained(w, []*worker{b}, "b"); len(left) != 1 || left[0] != nil {
+			t.Errorf("it ended with %v", left)
+		}
+		w.end(a, b)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/term"
 )
 
 // console writes to standard error: lines for people, and a progress bar below them on a
@@ -33,7 +34,9 @@ func newConsole(w io.Writer, bars bool, pause time.Duration) *console {
 }
 
 // note prints a line.
-func (c *console) note(format string, args ...any) { fmt.Fprintf(c, format+"\n", args...) }
+func (c *console) note(format string, args ...any) {
+	fmt.Fprintln(c, safe(fmt.Sprintf(format, args...)))
+}
 
 // progress shows how much is done. A total of 0 is unknown. Without a terminal it prints
 // lines, the first one after a while, and then less and less often: a command that runs for
@@ -54,10 +57,11 @@ func (c *console) progress(what string, done, total int64, bytes bool) {
 		if most <= 0 {
 			most = -1
 		}
+		columns := c.columns()
 		c.bar = progressbar.NewOptions64(most,
 			progressbar.OptionSetWriter(c.w), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(bytes),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(20),
-			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionShowCount(),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(min(max(columns-70, 1), 20)),
+			progressbar.OptionSetPredictTime(total > 0 && columns >= 80), progressbar.OptionShowCount(),
 			// Without this a goroutine of the bar goes on drawing it, also after its end.
 			progressbar.OptionSetSpinnerChangeInterval(0))
 	} else if total > 0 && c.bar.GetMax64() != total {
@@ -67,6 +71,16 @@ func (c *console) progress(what string, done, total int64, bytes bool) {
 		done = min(done, total)
 	}
 	_ = c.bar.Set64(done)
+}
+
+// columns is the width of the terminal. The library finds that out only of a file.
+func (c *console) columns() int {
+	if fd, ok := terminalOf(c.w); ok {
+		if width, _, err := term.GetSize(fd); err == nil && width > 0 {
+			return width
+		}
+	}
+	return 90
 }
 
 // portion says how much is done.

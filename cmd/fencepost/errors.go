@@ -50,7 +50,7 @@ func written(err error) error {
 
 // line returns an error as one line, with what to do about it.
 func line(err error) string {
-	s := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	s := printable(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 	if r := remedy(err); r != "" {
 		s += " (" + r + ")"
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -232,18 +233,44 @@ func (a *app) gateRun(ctx context.Context, name string, e fence.Epoch, argv []st
 			return err
 		}
 	}
+	return a.runHolding(ctx, f, argv)
+}
+
+// runHolding runs a command that holds the lock of f, too: so it stays locked if this process is killed.
+func (a *app) runHolding(ctx context.Context, f *os.File, argv []string) error {
+	hangUps := make(chan os.Signal, 1)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(hangUps, syscall.SIGHUP)
+		defer signal.Stop(hangUps)
+	}
+	if a.handOver != nil {
+		a.handOver()
+	}
 	c := exec.CommandContext(context.Background(), argv[0], argv[1:]...) // it gets the terminal's signals itself
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-	// The command holds the lock too, so it stays if this process is killed.
 	c.ExtraFiles = []*os.File{f}
-	if err = c.Start(); err == nil {
-		// A terminal sends Ctrl-C to the command, too. Others send their signals to this process alone.
+	err := c.Start()
+	if err == nil {
+		// A terminal sends Ctrl-C to the command, too. SIGTERM comes to this process alone.
 		stop := context.AfterFunc(ctx, func() {
-			if cause, ok := errors.AsType[*interrupted](context.Cause(ctx)); ok && cause.signal != syscall.SIGINT {
+			if cause, ok := errors.AsType[*interrupted](context.Cause(ctx)); ok && cause.signal == syscall.SIGTERM {
 				_ = c.Process.Signal(cause.signal)
 			}
 		})
+		// The command decides what SIGHUP means. If the whole group gets it, the command gets it twice.
+		over := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case s := <-hangUps:
+					_ = c.Process.Signal(s)
+				case <-over:
+					return
+				}
+			}
+		}()
 		err = c.Wait()
+		close(over)
 		stop()
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestGateSet: a lower epoch never overwrites what a higher one has set.
@@ -95,11 +96,16 @@ func TestGateRunHoldsTheLock(t *testing.T) {
 func TestGateRunSignals(t *testing.T) {
 	dir := t.TempDir()
 	file, out := filepath.Join(dir, "gate"), filepath.Join(dir, "out")
-	first := command(t, "gate", "run", "--epoch", "1", file, "--", "sh", "-c", `trap 'echo told >>"$0"; exit 9' TERM; echo runs >>"$0"; while :; do sleep 0.05; done`, out)
+	first := command(t, "gate", "run", "--epoch", "1", file, "--", "sh", "-c", `trap 'echo told >>"$0"; exit 9' TERM; trap 'echo hup >>"$0"' HUP; echo runs >>"$0"; while :; do sleep 0.05; done`, out)
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the command runs", func() bool { b, _ := os.ReadFile(out); return string(b) == "runs\n" })
+	for i := range 2 { // a daemon takes it to read its configuration again
+		time.Sleep(1200 * time.Millisecond)
+		_ = first.Process.Signal(syscall.SIGHUP)
+		eventually(t, "SIGHUP reaches the command", func() bool { b, _ := os.ReadFile(out); return strings.Count(string(b), "hup") == i+1 })
+	}
 	var errs buffer
 	second := command(t, "gate", "run", "--epoch", "2", file, "--", "sh", "-c", `echo second >>"$0"`, out)
 	second.Stderr = &errs
@@ -115,7 +121,7 @@ func TestGateRunSignals(t *testing.T) {
 	if got := exitStatus(t, first.Wait()); got != 9 {
 		t.Errorf("status %d", got)
 	}
-	if b, _ := os.ReadFile(out); string(b) != "runs\ntold\n" {
+	if b, _ := os.ReadFile(out); string(b) != "runs\nhup\nhup\ntold\n" {
 		t.Errorf("%q", b)
 	}
 	if got := exitStatus(t, command(t, "gate", "run", "--epoch", "3", file, "--", "bash", "-c", `while :; do echo x; done | head -1; exit "${PIPESTATUS[0]}"`).Run()); got != 128+int(syscall.SIGPIPE) {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -45,11 +47,11 @@ func untilSignal() (ctx context.Context, handOver func()) {
 	return ctx, func() { signal.Stop(hangUps) }
 }
 
-// lastWords is how long a write may last after a signal.
+// lastWords is how long a part of a write may last after a signal.
 const lastWords = time.Second
 
-// output is a file to which writes end soon after a signal, also if nobody reads it: the lead must be given up,
-// and the process must end.
+// output is a file to which writes end soon after a signal if nobody reads it: the lead must be given up, and the
+// process must end. What is read, however slowly, is written whole.
 type output struct {
 	file  *os.File
 	ended <-chan struct{} // closed by the signal
@@ -72,24 +74,38 @@ func (o *output) Write(b []byte) (int, error) {
 	}
 	// A copy: a write that nobody waits for any more may still read it.
 	o.buf = append(o.buf[:0], b...)
-	var n int
+	var wrote atomic.Int64
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n, err = o.file.Write(o.buf)
+		// A pipe has room for 64 KiB at most. In parts it shows that somebody reads.
+		for part := range slices.Chunk(o.buf, 32<<10) {
+			var n int
+			n, err = o.file.Write(part)
+			wrote.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
 	}()
 	select {
 	case <-done:
-		return n, err
+		return int(wrote.Load()), err
 	case <-o.ended:
 	}
-	select {
-	case <-done:
-		return n, err
-	case <-time.After(lastWords):
-		o.stuck = true
-		return 0, errStuck
+	for before := int64(-1); ; {
+		now := wrote.Load()
+		if now == before {
+			o.stuck = true
+			return int(now), errStuck
+		}
+		before = now
+		select {
+		case <-done:
+			return int(wrote.Load()), err
+		case <-time.After(lastWords):
+		}
 	}
 }
 

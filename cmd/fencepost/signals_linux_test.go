@@ -70,10 +70,23 @@ func TestOutputAfterSignal(t *testing.T) {
 	if n, err := out.Write(large); n != len(large) || err != nil {
 		t.Fatal(n, err)
 	}
-	for range 2 {
-		if n, err := out.Write(large); n != 0 || !errors.Is(err, errStuck) {
-			t.Fatal(n, err)
+	slow := make(chan struct{})
+	go func() { // slower than lastWords for all of it, and never silent for so long
+		defer close(slow)
+		for range 4 {
+			time.Sleep(lastWords * 2 / 3)
+			_, _ = io.ReadFull(in, make([]byte, 64<<10))
 		}
+	}()
+	if n, err := out.Write(large[:256<<10]); n != 256<<10 || err != nil {
+		t.Fatal(n, err)
+	}
+	<-slow
+	if n, err := out.Write(large); n > 128<<10 || !errors.Is(err, errStuck) {
+		t.Fatal(n, err)
+	}
+	if n, err := out.Write(large); n != 0 || !errors.Is(err, errStuck) {
+		t.Fatal(n, err)
 	}
 }
 

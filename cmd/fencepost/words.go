@@ -53,3 +53,12 @@ func printable(s string) string {
 	}
 	return b.String()
 }
+
+// safe is a text of this program in which names that others have chosen may stand: [printable], but for line breaks.
+func safe(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		lines[i] = printable(l)
+	}
+	return strings.Join(lines, "\n")
+}

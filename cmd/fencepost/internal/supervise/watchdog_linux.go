@@ -113,8 +113,12 @@ func (p *pipe) waits() bool {
 	if len(bytes.TrimSpace(rest)) > 0 {
 		return true
 	}
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, 0)
-	return n > 0 || err != nil
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return n > 0 || err != nil
+		}
+	}
 }
 
 // tell sends reports. If the supervisor is frozen they are lost.
