@@ -164,7 +164,9 @@ func describe(s *group.Status) groupDoc {
 func groupTable(d *groupDoc) []byte {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
+	}
 	row("group", "%s; %s, validity %s; assignment %d", cmp.Or(d.Name, "without a name"), nPartitions(d.Partitions), d.Validity, d.Assignment)
 	organiser := "nobody"
 	owned := make([][]int, len(d.Members))
@@ -195,7 +197,7 @@ func groupTable(d *groupDoc) []byte {
 	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MEMBER\tIDENTITY\tSTATE\tWEIGHT\tOWNS\tPARTITIONS\tDATA")
 	for i, m := range d.Members {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", short(m.Name), cmp.Or(m.Identity, "-"), m.State, m.Weight, m.Owned, cmp.Or(runs(owned[i]), "-"), data(m.Data))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", short(m.Name), cmp.Or(printable(m.Identity), "-"), m.State, m.Weight, m.Owned, cmp.Or(runs(owned[i]), "-"), data(m.Data))
 	}
 	_ = w.Flush()
 	return b.Bytes()

@@ -181,7 +181,9 @@ func positionOf(ctx context.Context, st store.Store, r *reader.Reader, log, name
 func lagTable(d lagDoc, now time.Time) []byte {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
+	}
 	last := ""
 	if !d.LastAt.IsZero() {
 		last = fmt.Sprintf("; the last object came %s ago, at %s", brief(now.Sub(d.LastAt)), when(d.LastAt))

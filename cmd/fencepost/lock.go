@@ -61,7 +61,9 @@ func (a *app) lockStatus(ctx context.Context, st store.Store) (view, error) {
 func lockTable(l *survey.Lock, now time.Time) []byte {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
+	}
 	row("store", "%s", l.Store)
 	row("log", "none; there is only a lock, as fencepost exec makes one")
 	row("leader", "%s", leadership(l.Leader))

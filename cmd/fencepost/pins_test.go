@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
@@ -65,6 +68,14 @@ func TestNamesAreHarmless(t *testing.T) {
 
 	check("history", string(historyTable([]termDoc{{Epoch: 1, Holder: evil}})), 2)
 	check("history of one deposed", string(historyTable([]termDoc{{Epoch: 1, Reason: evil, EndedBy: evil}})), 2)
+	led := survey.Leadership{Epoch: 1, Holder: evil, Reason: "resigned"}
+	check("status of a lock", string(lockTable(&survey.Lock{Leader: led}, time.Now())), 3)
+	status := statusTable(&survey.Survey{Leader: led})
+	check("status", string(status), bytes.Count(status, []byte("\n")))
+	var errs buffer
+	newConsole(&errs, false, 0).note("waiting for %s", evil)
+	check("a note", strings.ReplaceAll(errs.String(), "m\n", `m\n`), 1)
+	check("an error", line(errors.New(strings.ReplaceAll(evil, "\n", `\n`)))+"\n", 1)
 	bad := termOf(leader.Record{Epoch: 1}, errors.New(evil))
 	check("history with a damaged lock", strings.ReplaceAll(string(historyTable([]termDoc{bad})), "; ", `\n`), 2)
 }

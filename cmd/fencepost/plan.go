@@ -26,7 +26,7 @@ func planText(p *compactor.Plan) string {
 		b.WriteByte('\n')
 	}
 	for _, pin := range p.Pins {
-		fmt.Fprintf(&b, "pinned  manifest %d, by pin %q of %s\n", pin.Version, pin.Name, pin.Holder)
+		fmt.Fprintf(&b, "pinned  manifest %d, by pin %q of %s\n", pin.Version, pin.Name, printable(pin.Holder))
 	}
 	return b.String()
 }

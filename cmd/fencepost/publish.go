@@ -203,7 +203,9 @@ func (a *app) published(r *delta.Report, foreign []string) error {
 	}
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
+	}
 	row("version", "%d, with %d files", d.Version, d.Files)
 	row("published", "%d of %d edits; %d behind", d.Published, d.Edits, d.Behind)
 	row("holds", "version %d of the manifest", d.Manifest)

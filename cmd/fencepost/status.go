@@ -160,7 +160,9 @@ func (a *app) showStatus(ctx context.Context, watch bool, every time.Duration, l
 func statusTable(s *survey.Survey) []byte {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
+	}
 	row("store", "%s", s.Store)
 	row("log", "%v, made %s", s.Log, when(s.Created))
 	row("limits", "object %s, record %s, cursor %s, manifest %s; grace %s", size(s.Limits.Object), size(s.Limits.Record), size(s.Limits.Cursor), size(s.Limits.Manifest), s.Grace)
