@@ -372,12 +372,16 @@ func (b *making) chain(ctx context.Context) error {
 		}
 	}
 	err := b.all(ctx, items)
-	if differs, ok := errors.AsType[*otherError](err); ok {
-		// What is not confirmed yet may be a zombie's junk in a hole that pruning has left.
-		if p, ok := layout.ParseDataKey(differs.key); ok {
-			if floor, ferr := b.source.Floor(ctx); ferr == nil && p.Before(floor) {
-				return fmt.Errorf("%w: %w", errGone, err)
-			}
+	var at string
+	if other, ok := errors.AsType[*otherError](err); ok {
+		at = other.key
+	} else if bad, ok := errors.AsType[*originalError](err); ok {
+		at = bad.key
+	}
+	// What is not confirmed yet may be a zombie's junk in a hole that pruning has left.
+	if p, ok := layout.ParseDataKey(at); ok {
+		if floor, ferr := b.source.Floor(ctx); ferr == nil && p.Before(floor) {
+			return fmt.Errorf("%w: %w", errGone, err)
 		}
 	}
 	return err

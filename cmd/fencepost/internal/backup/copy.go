@@ -54,6 +54,8 @@ type transfer struct {
 	progress   func(done, total int64)
 	// advice is what people are told if the destination has another object of the same name.
 	advice string
+	// look is how people check the place from where the objects come.
+	look   string
 	limits fence.Limits
 	note   func(format string, args ...any)
 
@@ -65,7 +67,7 @@ type transfer struct {
 
 // begin is a transfer whose files take the way of all objects.
 func begin(from, to store.Store, report *Report, o *Options) *transfer {
-	t := &transfer{from: from, to: to, report: report, advice: "has another history of this log: back up to a place of its own", log: way{from: from, to: to, sample: layout.FormatKey, tmp: layout.TmpPrefix}}
+	t := &transfer{from: from, to: to, report: report, advice: "has another history of this log: back up to a place of its own", look: "verify", log: way{from: from, to: to, sample: layout.FormatKey, tmp: layout.TmpPrefix}}
 	t.note, t.healed = o.Note, map[string]bool{}
 	t.progress = func(done, total int64) { o.Progress("copying", done, total) }
 	return t
@@ -169,9 +171,6 @@ func (t *transfer) all(ctx context.Context, items []item) error {
 			if err != nil {
 				return fmt.Errorf("copying %s: %w", it.key, err)
 			}
-			if it.size >= 0 && n != it.size {
-				return fmt.Errorf("copying %s: it has %d bytes, not %d", it.key, n, it.size)
-			}
 			t.count(it.key, n, false)
 			return nil
 		})
@@ -232,7 +231,10 @@ func (t *transfer) one(ctx context.Context, it item) (n int64, err error) {
 			return n, nil
 		}
 		if errors.Is(err, store.ErrNotFound) {
-			return 0, fmt.Errorf("%w: %w", errGone, err)
+			return 0, gone(err)
+		}
+		if _, ok := errors.AsType[*originalError](err); ok {
+			return 0, err
 		}
 		if ctx.Err() != nil || store.Permanent(err) || errors.Is(err, store.ErrPrecondition) || pause > 5*time.Second {
 			return 0, err
@@ -253,6 +255,9 @@ func (t *transfer) attempt(ctx context.Context, it item) (n int64, err error) {
 	}
 	_, found, err := store.Read(ctx, w.from, from, &store.ReadOptions{Length: 1})
 	if err == nil {
+		if err := t.long(it, found.Size); err != nil {
+			return 0, err
+		}
 		_, err = w.server.CopyFrom(ctx, to, w.from, found)
 	}
 	switch {
@@ -283,9 +288,18 @@ func (t *transfer) through(ctx context.Context, w *way, it item, from, to string
 	case err != nil:
 		return 0, err
 	}
-	if it.again {
+	if err := t.long(it, int64(len(body))); err != nil {
+		return 0, err
+	}
+	if it.again && t.tells(it.key) {
+		err = t.unfit(it.key, t.sound(it.key, body, int64(len(body))))
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case it.again:
 		err = replace(ctx, w.to, to, body)
-	} else {
+	default:
 		_, err = store.Create(ctx, w.to, to, body, nil)
 	}
 	if err == nil {
@@ -301,6 +315,9 @@ func (t *transfer) stream(ctx context.Context, w *way, it item, from, to string)
 		return 0, err
 	}
 	defer obj.Body.Close()
+	if err := t.long(it, obj.Size); err != nil {
+		return 0, err
+	}
 	body := &counted{Reader: obj.Body, done: &t.done}
 	o := &store.UploadOptions{SizeHint: obj.Size}
 	if it.again {

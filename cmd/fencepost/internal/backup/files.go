@@ -65,7 +65,7 @@ func (b *making) copyFormat(ctx context.Context) error {
 		return err
 	}
 	if b.format.Files == nil {
-		return b.heal(ctx, layout.FormatKey)
+		return b.heal(ctx, item{key: layout.FormatKey, size: -1})
 	}
 	b.wasDamaged(layout.FormatKey)
 	body, err := document.Encode(layout.FormatKey, f)

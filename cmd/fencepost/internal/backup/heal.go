@@ -60,7 +60,7 @@ func (t *transfer) healing(ctx context.Context, do func() error) error {
 func (t *transfer) healAll(ctx context.Context, keys []string) error {
 	defer beat(t.tell)()
 	for _, key := range keys {
-		if err := t.heal(ctx, key); err != nil {
+		if err := t.heal(ctx, item{key: key, size: -1}); err != nil {
 			return err
 		}
 	}
@@ -83,31 +83,84 @@ func (t *transfer) wasDamaged(key string) {
 	t.note("%s in %s is damaged; copying it again", name, w.to.Traits().Name)
 }
 
+// originalError: the original of an object is damaged. It is not copied: it could replace the last sound copy.
+type originalError struct {
+	key, name, place, look string
+	err                    error
+}
+
+func (e *originalError) Error() string {
+	return fmt.Sprintf("%s in %s is damaged, and was not copied from there: %v. Run `fencepost %s` on %s", e.name, e.place, e.err, e.look, e.place)
+}
+
+func (e *originalError) Unwrap() error { return e.err }
+
+// long refuses an original that is not as long as it should be.
+func (t *transfer) long(it item, size int64) error {
+	if it.size < 0 || size == it.size {
+		return nil
+	}
+	return t.unfit(it.key, fmt.Errorf("%w: it has %d bytes, and should have %d", fence.ErrCorrupt, size, it.size))
+}
+
+// unfit returns what is wrong with an original as an originalError, if that is damage.
+func (t *transfer) unfit(key string, err error) error {
+	if !errors.Is(err, fence.ErrCorrupt) {
+		return nil
+	}
+	w, from, _ := t.way(key)
+	return &originalError{key, from, w.from.Traits().Name, t.look, err}
+}
+
 // heal copies an object over its damaged copy. The last complete backup in the same place loses nothing by
 // that, if it has this object too.
-func (t *transfer) heal(ctx context.Context, key string) error {
-	t.wasDamaged(key)
-	n, err := t.one(ctx, item{key: key, size: -1, again: true})
+//
+// A damaged original replaces no copy. Without this check: an object of the log is cut to half; the nightly
+// backup finds that its copy has another size, and replaces it by the half; that copy was the last place that had
+// the records of the other half.
+func (t *transfer) heal(ctx context.Context, it item) error {
+	if t.tells(it.key) {
+		b, size, err := t.head(ctx, t.log.from, it.key, it.key)
+		if err != nil {
+			return gone(err)
+		}
+		if err := t.unfit(it.key, t.sound(it.key, b, size)); err != nil {
+			return err
+		}
+	}
+	t.wasDamaged(it.key)
+	it.again = true
+	n, err := t.one(ctx, it)
 	t.done.Add(-n)
 	return err
 }
 
+// gone returns errGone for an object that is not there, and else err.
+func gone(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return err
+}
+
 // keep decides about an object that the destination has already: it is the copy, or is healed, or is of another
-// history, which is an otherError.
+// history, which is an otherError. An original that differs, and is damaged, is an originalError.
 func (t *transfer) keep(ctx context.Context, it item, size int64) error {
-	if it.size >= 0 && size != it.size && !t.tells(it.key) {
-		return t.heal(ctx, it.key) // its name is unique, so this is a part of the copy
+	switch {
+	case t.tells(it.key):
+		return t.compare(ctx, it)
+	case it.size >= 0 && size != it.size:
+		return t.heal(ctx, it) // its name is unique, so this is a part of the copy
 	}
-	if !t.tells(it.key) {
-		return nil
-	}
+	return nil
+}
+
+// compare is keep for an object whose name may be in several histories.
+func (t *transfer) compare(ctx context.Context, it item) error {
 	w, from, to := t.way(it.key)
 	want, all, err := t.head(ctx, w.from, it.key, from)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return fmt.Errorf("%w: %w", errGone, err)
-	case err != nil:
-		return err
+	if err != nil {
+		return gone(err)
 	}
 	got, found, err := t.head(ctx, w.to, it.key, to)
 	switch {
@@ -115,8 +168,13 @@ func (t *transfer) keep(ctx context.Context, it item, size int64) error {
 		return err
 	case bytes.Equal(want, got) && found == all:
 		return nil
-	case t.damaged(it.key, want, got, found == all):
-		return t.heal(ctx, it.key)
+	}
+	if err := t.unfit(it.key, t.sound(it.key, want, all)); err != nil {
+		return err
+	}
+	switch rotten := errors.Is(t.sound(it.key, got, found), fence.ErrCorrupt); {
+	case rotten && (nonce(got) == nil || nonce(got) == nonce(want)):
+		return t.heal(ctx, it)
 	case found != all:
 		return &otherError{it.key, fmt.Sprintf("its %s has %d bytes, not %d", to, found, all), w.to.Traits().Name, t.advice}
 	case nonce(want) == nil || nonce(want) != nonce(got):
@@ -152,25 +210,22 @@ func (t *transfer) head(ctx context.Context, st store.Store, key, name string) (
 	return b, info.Size, err
 }
 
-// damaged reports whether a copy that differs from its original is a damaged one. The original must be
-// sound. Of a long object of the chain only the header is known here: verify reads the rest.
-func (t *transfer) damaged(key string, want, got []byte, sameSize bool) bool {
+// sound returns fence.ErrCorrupt if an object is damaged, as far as b tells, which is its beginning or all of it.
+// Of a long object of the chain only the header and the size are known: verify reads the rest.
+func (t *transfer) sound(key string, b []byte, size int64) error {
 	if !chained(key) {
-		bad := func(b []byte) bool { return errors.Is(document.Decode(key, b, new(struct{})), fence.ErrCorrupt) }
-		return bad(got) && !bad(want)
+		return document.Decode(key, b, new(struct{}))
 	}
+	h, err := frame.DecodeHeader(b)
 	switch {
-	case nonce(want) == nil:
-		return false
-	case nonce(got) == nil:
-		return true
-	case nonce(got) != nonce(want):
-		return false
-	case !sameSize:
-		return true
+	case err != nil:
+		return err
+	case size != frame.HeaderSize+h.BodyLen():
+		return fmt.Errorf("%w: it has %d bytes, and its header says %d", fence.ErrCorrupt, size, frame.HeaderSize+h.BodyLen())
+	case int64(len(b)) == size:
+		_, err = frame.Decode(b, t.limits)
 	}
-	_, err := frame.Decode(got, t.limits)
-	return len(got) < compared && errors.Is(err, fence.ErrCorrupt)
+	return err
 }
 
 // nonce is that of an object of the chain, nil if it is none.

@@ -453,3 +453,70 @@ func TestProgressWithinAnObject(t *testing.T) {
 		t.Errorf("the last progress was %d of %d bytes: %v", last, r.Bytes, err)
 	}
 }
+
+// TestDamagedOriginal: an object of the log is damaged, and its copy in a complete backup is sound. The next call says so, and does
+// not replace the copy, nor take it for another history: the backup can be restored as before.
+func TestDamagedOriginal(t *testing.T) {
+	src, to := newLog(t), named("backup")
+	l := begun(t, src)
+	l.long('a')
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	want, copies, met := contents(t, src), objects(t, to), 0
+	for key, body := range objects(t, src) {
+		kind := layout.KindOf(key)
+		if copies[key] == nil || kind != layout.KindData && kind != layout.KindSegment && kind != layout.KindFile {
+			continue
+		}
+		for name, damage := range damages {
+			for _, unread := range []bool{false, true} {
+				fixture.Put(t, src, key, damage(bytes.Clone(body)))
+				_, err := backup.Make(t.Context(), src, to, &backup.Options{NoVerify: unread})
+				if err != nil && (!errors.Is(err, fence.ErrCorrupt) || strings.Contains(err.Error(), "another history")) {
+					t.Errorf("%s, %s: %v", key, name, err)
+				}
+				if kind == layout.KindData && len(body) > 8<<10 && name == "half is lost" {
+					met++
+					if err == nil || !strings.Contains(err.Error(), key+" in mem://") || !strings.Contains(err.Error(), "is damaged, and was not copied from there") || !strings.Contains(err.Error(), "Run `fencepost verify` on ") {
+						t.Errorf("%s, %s: %v", key, name, err)
+					}
+				}
+				for key, body := range objects(t, to) {
+					if copies[key] != nil && key != backup.NoteKey && layout.KindOf(key) != layout.KindLock && !bytes.Equal(body, copies[key]) {
+						t.Fatalf("%s, %s: %s was replaced", key, name, key)
+					}
+				}
+			}
+		}
+		fixture.Put(t, src, key, body)
+	}
+	back := named("back")
+	if _, err := backup.Restore(t.Context(), to, back, quick); err != nil || met != 2 || !slices.Equal(contents(t, back), want) {
+		t.Errorf("met %d: %v", met, err)
+	}
+}
+
+// TestBothAreCut: a copy is cut, and so is its original. The one does not replace the other, also if nobody reads the copy.
+func TestBothAreCut(t *testing.T) {
+	for _, kind := range []string{layout.KindData, layout.KindSegment, layout.KindFile} {
+		src, to := newLog(t), named("backup")
+		begun(t, src).long('a')
+		if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+			t.Fatal(err)
+		}
+		for key, body := range objects(t, src) {
+			if layout.KindOf(key) != kind || objects(t, to)[key] == nil {
+				continue
+			}
+			fixture.Put(t, src, key, body[:len(body)/2])
+			fixture.Put(t, to, key, body[:len(body)/2+1])
+			_, err := backup.Make(t.Context(), src, to, &backup.Options{NoVerify: true})
+			if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key+" in mem://") || len(objects(t, to)[key]) != len(body)/2+1 {
+				t.Errorf("%s: %v", key, err)
+			}
+			fixture.Put(t, src, key, body)
+			fixture.Put(t, to, key, body)
+		}
+	}
+}

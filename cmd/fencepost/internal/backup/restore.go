@@ -39,6 +39,7 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	}
 	t := begin(from, to, &Report{Log: n.Log, Version: n.Version}, &o)
 	t.advice = "is not empty, and differs from the backup: restore to an empty place"
+	t.look = "verify --copy"
 	if err := t.filesIn(n, o.Files); err != nil {
 		return nil, err
 	}
@@ -131,8 +132,11 @@ func (t *transfer) listed(ctx context.Context, n restored) (items []item, source
 		_, there := t.have[key]
 		there = there && layout.KindOf(key) == layout.KindLock // an earlier call may have deposed its holder
 		if key != NoteKey && key != layout.FormatKey && !strings.HasPrefix(key, layout.TmpPrefix) && !there {
-			items = append(items, item{key: key, size: size})
 			t.total.Add(size)
+			if kind := layout.KindOf(key); kind == layout.KindLock || kind == layout.KindCompactorLock {
+				size = -1 // a backup that is made meanwhile may replace it
+			}
+			items = append(items, item{key: key, size: size})
 		}
 	}
 	return items, source, nil
