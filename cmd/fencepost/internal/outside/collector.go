@@ -28,13 +28,14 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // sheet has the descriptions of all metrics.
 var sheet = struct {
-	up, answered, requests                                                      *prometheus.Desc
-	leads, epoch, leader, terms, compactorLeads, compactorEpoch                 *prometheus.Desc
-	records, first, folded, unfolded, unfoldedRecords, written, segments, files *prometheus.Desc
-	seals, manifest, manifestWritten, pruneMark, pins, oldestPin                *prometheus.Desc
-	edits, published, publishedEdits, publishedAt                               *prometheus.Desc
-	lockLeads, lockEpoch, lockLeader, lockTerm, lockUntil                       *prometheus.Desc
-	partitions, unowned, moving, givenUp, owned, members, assignment            *prometheus.Desc
+	up, answered, requests                                           *prometheus.Desc
+	leads, epoch, leader, terms, compactorLeads, compactorEpoch      *prometheus.Desc
+	records, first, folded, unfolded, unfoldedMore, unfoldedRecords  *prometheus.Desc
+	written, segments, files                                         *prometheus.Desc
+	seals, manifest, manifestWritten, pruneMark, pins, oldestPin     *prometheus.Desc
+	edits, published, publishedEdits, publishedAt                    *prometheus.Desc
+	lockLeads, lockEpoch, lockLeader, lockTerm, lockUntil            *prometheus.Desc
+	partitions, unowned, moving, givenUp, owned, members, assignment *prometheus.Desc
 }{
 	up:       desc("watch_up", "1 if the last look at the log, group or lock succeeded, else 0."),
 	answered: desc("watch_answered_timestamp_seconds", "When the store last answered, in seconds since 1970."),
@@ -51,6 +52,7 @@ var sheet = struct {
 	first:           desc("log_first_offset", "Offset of the first record that is kept."),
 	folded:          desc("log_folded_offset", "Offset of the floor: the records before it are in segments."),
 	unfolded:        desc("log_unfolded_objects", "Objects from the floor to the tail, which a compactor has not folded yet."),
+	unfoldedMore:    desc("log_unfolded_more", "1 if log_unfolded_objects is only a lower bound, since there were too many to list, else 0."),
 	unfoldedRecords: desc("log_unfolded_records", "Records from the floor to the end, as last noted."),
 	written:         desc("log_written_timestamp_seconds", "When the newest object was written, by the store's clock."),
 	segments:        desc("log_segments", "Segments of the newest manifest."),
@@ -145,6 +147,7 @@ func collectLog(l *Log, set setter) {
 	set(sheet.first, float64(l.First))
 	set(sheet.folded, float64(l.Folded))
 	set(sheet.unfolded, float64(l.Unfolded))
+	set(sheet.unfoldedMore, truth(l.More))
 	set(sheet.unfoldedRecords, float64(l.Records-min(l.Folded, l.Records)))
 	set(sheet.segments, float64(l.Segments))
 	set(sheet.files, float64(l.Files))
