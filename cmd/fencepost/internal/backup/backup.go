@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -144,6 +145,9 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 		if b.files, err = filesOut(&b.format, o.Files, to); err != nil {
 			return nil, err
 		}
+	}
+	if err := ageless(ctx, &o, to); err != nil {
+		return nil, err
 	}
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
@@ -534,8 +538,12 @@ func check(ctx context.Context, st, files store.Store, chain *ending, report *Re
 		return err
 	}
 	if !v.OK() {
-		bad := &damagedError{err: fmt.Errorf("%w: the copy in %s is not whole: %v", fence.ErrCorrupt, st.Traits().Name, v.Problems[0])}
-		for _, p := range v.Problems {
+		damage := slices.DeleteFunc(slices.Clone(v.Problems), func(f verify.Finding) bool { return f.Key == "" })
+		if len(damage) == 0 { // such as a rule that was set meanwhile
+			return fmt.Errorf("the copy in %s cannot be relied on: %v", st.Traits().Name, v.Problems[0])
+		}
+		bad := &damagedError{err: fmt.Errorf("%w: the copy in %s is not whole: %v", fence.ErrCorrupt, st.Traits().Name, damage[0])}
+		for _, p := range damage {
 			bad.keys = append(bad.keys, p.Key)
 		}
 		return bad

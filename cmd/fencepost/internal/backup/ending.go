@@ -36,7 +36,7 @@ func (e *ending) check(at ending, st store.Store, advice string) error {
 		return nil
 	}
 	if e.Records <= at.Records && e.Slot.Before(at.Slot) {
-		return fmt.Errorf("the log in %s has %d records, and the backup has %d: it has been used since; nothing was copied; restore to an empty place", st.Traits().Name, at.Records, e.Records)
+		return fmt.Errorf("the log in %s has %d records, and the backup has %d: it has been used since; use an empty place instead", st.Traits().Name, at.Records, e.Records)
 	}
 	return fmt.Errorf("%w: the log in %s ends after %d records, in slot %v, and the backup ended after %d records, in slot %v: objects at its end are lost; %s",
 		fence.ErrCorrupt, st.Traits().Name, at.Records, at.Slot, e.Records, e.Slot, advice)

@@ -194,7 +194,7 @@ func taken(second store.Store, log fence.ID, home string) error {
 // restoreFormat makes the destination a log.
 func (t *transfer) restoreFormat(ctx context.Context, f *manifest.Format) error {
 	if f.Files == nil {
-		return t.createFormat(ctx, f)
+		return t.makeLog(ctx, f)
 	}
 	// guard:restore-mark-last. A restore reads the mark of its log again after the last copy, and before
 	// it creates format.json. Without this check: a restore to A hangs; the operator takes it for dead,
@@ -206,7 +206,16 @@ func (t *transfer) restoreFormat(ctx context.Context, f *manifest.Format) error 
 	if err := t.markStays(ctx, f); err != nil {
 		return err
 	}
-	return t.createFormat(ctx, f)
+	return t.makeLog(ctx, f)
+}
+
+// makeLog creates the format.json of a restored log. Another restore may have done that.
+func (t *transfer) makeLog(ctx context.Context, f *manifest.Format) error {
+	err := t.createFormat(ctx, f)
+	if errors.Is(err, store.ErrPrecondition) {
+		return fmt.Errorf("%s: %w", standing(ctx, t.to, ""), err)
+	}
+	return err
 }
 
 // markStays is marked, and compares the server too.
@@ -216,7 +225,7 @@ func (t *transfer) markStays(ctx context.Context, f *manifest.Format) error {
 	}
 	m, _, err := files.Read(ctx, t.files.to, f.Log, nil)
 	if err == nil && !m.Of(t.to.Traits()) {
-		err = fmt.Errorf("%w: the store for files, %s, was given to the same log in %s meanwhile. What is in %s is no log, and can be deleted", manifest.ErrFiles, t.files.to.Traits().Name, m.Where, t.to.Traits().Where())
+		err = fmt.Errorf("%w: the store for files, %s, was given to the same log in %s meanwhile. %s", manifest.ErrFiles, t.files.to.Traits().Name, m.Where, standing(ctx, t.to, ", and can be deleted unless another restore to there still runs"))
 	}
 	return err
 }

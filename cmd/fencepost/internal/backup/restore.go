@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/verify"
 )
 
 // EpochGap is how far the epochs of a restored log are after those of the backup. The
@@ -101,16 +102,41 @@ func readNote(ctx context.Context, from store.Store) (n restored, err error) {
 	return n, nil
 }
 
-// beside refuses a restore during which an update of the backup was completed: that deletes what only the
-// version before needs. An error of the restore may come from that, so this is said instead.
+// beside looks whether an error of a restore comes from an update of the backup that was completed meanwhile: that
+// deletes what only the version before needs. Then this is said instead.
 func (n *restored) beside(ctx context.Context, from, to store.Store, err error) error {
 	switch now, nerr := readNote(ctx, from); {
-	case err == nil, nerr != nil, now.Version == n.Version && now.Log == n.Log:
+	case err == nil, nerr != nil:
 		return err
-	default:
-		return fmt.Errorf("the backup in %s was brought up to date meanwhile, from version %d to %d. What is in %s is no log: delete it, and restore again, or restore to an empty place: %w",
-			from.Traits().Name, n.Version, now.Version, to.Traits().Name, err)
+	case now.Version != n.Version || now.Log != n.Log:
+		return fmt.Errorf("the backup in %s was brought up to date meanwhile, from version %d to %d: restore to an empty place. %s: %w",
+			from.Traits().Name, n.Version, now.Version, standing(ctx, to, ", and can be deleted unless another restore to there still runs"), err)
+	case errors.Is(err, errGone) && (now.Run != n.Run || now.updating != n.updating): // with a newer lock
+		return fmt.Errorf("the backup in %s was brought up to date meanwhile: run the same command again: %w", from.Traits().Name, err)
 	}
+	return err
+}
+
+// standing says what is in the place of a restore that has failed. Another restore to there may have made it a log
+// by now. So whoever speaks of deleting it says so only through this, as what follows if it is no log.
+func standing(ctx context.Context, to store.Store, noLog string) string {
+	switch _, err := manifest.ReadFormat(ctx, to, nil); {
+	case err == nil:
+		return fmt.Sprintf("There is a log in %s now, which this restore or another one has made: leave it as it is, and run the same command again, which checks it", to.Traits().Name)
+	case errors.Is(err, manifest.ErrNotInitialized):
+		return fmt.Sprintf("What is in %s is no log%s", to.Traits().Name, noLog)
+	default:
+		return fmt.Sprintf("Whether there is a log in %s could not be found out (%v): delete nothing there", to.Traits().Name, err)
+	}
+}
+
+// vacant refuses to go on with a restore to a place that has become a log meanwhile.
+func vacant(ctx context.Context, to store.Store) error {
+	_, err := manifest.ReadFormat(ctx, to, nil)
+	if err == nil {
+		return errors.New(standing(ctx, to, ""))
+	}
+	return ignore(err, manifest.ErrNotInitialized)
 }
 
 // errUpdated: the backup has another version than when the restore began.
@@ -150,6 +176,9 @@ func (t *transfer) restore(ctx context.Context, n restored, items []item, source
 		return err
 	}
 	t.limits = f.Limits
+	if err := ageless(ctx, o, t.to, o.Files); err != nil {
+		return err
+	}
 	// guard:restore-probed. A restore probes the place of the log before it writes anything there, as for a
 	// new log, and its format.json has this report. Without this check: a log is restored to a server that
 	// ignores conditions; the report of the original's store says that all is well; two leaders append to
@@ -166,12 +195,17 @@ func (t *transfer) restore(ctx context.Context, n restored, items []item, source
 	if err := t.all(ctx, items); err != nil {
 		return err
 	}
-	m, err := state.With(t.to, f, nil).Newest(ctx)
-	if err != nil {
+	var m *state.Manifest
+	if err := t.healing(ctx, func() (err error) {
+		if m, err = state.With(t.to, f, nil).Newest(ctx); err == nil {
+			return n.Chain.endOf(ctx, t.to, &f, m, lost(t.to))
+		}
+		if errors.Is(err, fence.ErrCorrupt) {
+			err = &damagedError{[]string{layout.ManifestKey(n.Version)}, err}
+		}
 		return err
-	}
-	if err := t.healing(ctx, func() error { return n.Chain.endOf(ctx, t.to, &f, m, lost(t.to)) }); err != nil {
-		return t.unsound(err)
+	}); err != nil {
+		return t.unsound(ctx, err)
 	}
 	if t.report.Epoch, err = raise(ctx, t.from, t.to, m.Roles[layout.Writer].Epoch); err != nil {
 		return err
@@ -184,7 +218,7 @@ func (t *transfer) restore(ctx context.Context, n restored, items []item, source
 	if err := t.healing(ctx, func() error {
 		return check(ctx, formatted{t.to, format}, o.Files, n.Chain, t.report, o)
 	}); err != nil {
-		return t.unsound(err)
+		return t.unsound(ctx, err)
 	}
 	// A copy that was read whole is sound, whatever the backup is now.
 	if now, err := readNote(ctx, t.from); !t.report.Verified && (err != nil || now.Version != n.Version || now.Log != n.Log) {
@@ -195,12 +229,11 @@ func (t *transfer) restore(ctx context.Context, n restored, items []item, source
 }
 
 // unsound says what to do about a copy that must not become a log.
-func (t *transfer) unsound(err error) error {
+func (t *transfer) unsound(ctx context.Context, err error) error {
 	if !errors.Is(err, fence.ErrCorrupt) {
 		return err
 	}
-	return fmt.Errorf("%w. What is in %s is no log. Run the same command again: it copies what is damaged. If that fails too, run `fencepost verify --copy` on the backup; if the backup is damaged, delete what is in %s, and restore another one",
-		err, t.to.Traits().Name, t.to.Traits().Name)
+	return fmt.Errorf("%w. %s", err, standing(ctx, t.to, ". Run the same command again: it copies what is damaged. If that fails too, run `fencepost verify --copy` on the backup; if the backup is damaged, restore another one, to an empty place"))
 }
 
 // ends sets which records a copy has, as far as that is known without reading it.
@@ -231,6 +264,27 @@ func probing(ctx context.Context, to store.Store, o *Options) (*probe.Report, er
 		return nil, fmt.Errorf("%s; nothing was copied: %w", to.Traits().Name, err)
 	}
 	return report, nil
+}
+
+// ageless refuses places whose buckets delete objects by their age, since no check there would succeed. Nil is no
+// place. With Options.NoVerify it only tells people.
+func ageless(ctx context.Context, o *Options, places ...store.Store) error {
+	for _, st := range places {
+		if st == nil {
+			continue
+		}
+		found, err := verify.Rules(ctx, st, nil)
+		switch {
+		case errors.Is(err, store.ErrDenied):
+		case err != nil:
+			return err
+		case len(found) > 0 && o.NoVerify:
+			o.Note("%s: %s; %s", st.Traits().Name, found[0].What, found[0].Remedy)
+		case len(found) > 0:
+			return fmt.Errorf("%s: %s; nothing was copied; %s", st.Traits().Name, found[0].What, found[0].Remedy)
+		}
+	}
+	return nil
 }
 
 // fits refuses a place, or a store for files, that has something that is not in the backup.
@@ -281,18 +335,16 @@ func recheck(ctx context.Context, to store.Store, n restored, report *Report, o 
 	case m.Version != n.Version, rec.Holder != layout.RestoreHolder:
 		return fmt.Errorf("there is a log in %s already: it is the log of the backup, and has been used since; nothing was copied; restore to an empty place", name)
 	}
-	if err := n.Chain.endOf(ctx, to, &f, m, lost(to)); err != nil {
-		return err
+	if err = n.Chain.endOf(ctx, to, &f, m, "the backup may still have them"); err == nil {
+		report.Epoch = rec.Epoch + 1
+		report.ends(m, n.Chain)
+		// The log may be in use already, so its end is not compared again.
+		err = check(ctx, to, o.Files, nil, report, o)
 	}
-	report.Epoch = rec.Epoch + 1
-	report.ends(m, n.Chain)
-	// The log may be in use already, so its end is not compared again.
-	if err := check(ctx, to, o.Files, nil, report, o); errors.Is(err, fence.ErrCorrupt) {
-		return fmt.Errorf("%w. It was restored before, and was damaged since, or was not verified then: delete what is in %s, and restore again", err, name)
-	} else if err != nil {
-		return err
+	if errors.Is(err, fence.ErrCorrupt) {
+		return fmt.Errorf("%w. It was restored before, and was damaged since, or was not verified then: restore again, to an empty place", err)
 	}
-	return nil
+	return err
 }
 
 // raise makes the election of a restored log go on at a later epoch than the one in the backup, and
@@ -324,6 +376,10 @@ func raise(ctx context.Context, from, st store.Store, written fence.Epoch) (fenc
 	//mutant:replace rec.Epoch >= least => true
 	if rec.Holder == who.Identity && rec.Epoch >= least {
 		return rec.Epoch + 1, nil // done by an earlier call
+	}
+	// Another restore may have made a log here meanwhile, which has a leader.
+	if err := vacant(ctx, st); err != nil {
+		return 0, err
 	}
 	// Its holder leads elsewhere, if at all: nobody need wait for it here.
 	if _, err := e.StepDown(ctx, &leader.StepDownOptions{Reason: "restored from a backup", Immediate: true}); ignore(err, leader.ErrNoLeader) != nil {
