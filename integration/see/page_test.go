@@ -101,7 +101,9 @@ func logOf(complete bool, terms ...string) string {
 		complete, strings.Join(terms, ","), ago(30*time.Second), ago(10*time.Minute), ago(5*time.Minute), ago(0))
 }
 
-func list(states ...string) string { return strings.ReplaceAll("["+strings.Join(states, ",")+"]", "\n", "") }
+func list(states ...string) string {
+	return strings.ReplaceAll("["+strings.Join(states, ",")+"]", "\n", "")
+}
 
 const (
 	h    = time.Hour

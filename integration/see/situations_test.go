@@ -38,7 +38,8 @@ type situation struct {
 	name  string
 	what  string   // for docs/alerts.md
 	fires []string // the alerts that must fire in it
-	// make begins it. What it returns is called once Prometheus has scraped everything.
+	// make begins it. What it returns is called once Prometheus has scraped everything. Nil: it has a test of
+	// its own.
 	make func(s *stage, name string) (then func())
 }
 
@@ -51,6 +52,8 @@ var situations = []situation{
 	{"unfolded", "a writer without a compactor", []string{"FencepostNotFolded"}, unfolded},
 	{"no-compactor", "the only compactor is killed", []string{"FencepostNoCompactor"}, noCompactor},
 	{"old-pin", "a pin stays while a compactor works", []string{"FencepostOldPin"}, oldPin},
+	{"lock-free", "the only `exec` is killed", []string{"FencepostLockFree"}, lockFree},
+	{"no-exporter", "no exporter runs", []string{"FencepostNoExporter"}, nil},
 	{"away", "the directory of a log is moved", []string{"FencepostNotWatched"}, away},
 	{"unowned", "all workers of a group leave", []string{"FencepostPartitionsUnowned"}, unowned},
 	{"stuck", "the work of a worker does not return when another worker joins", []string{"FencepostPartitionsStuck"}, stuck},
@@ -158,6 +161,13 @@ func oldPin(s *stage, name string) func() {
 	start(s.T, endless(s.Context(), name), "append", "--validity", validity, url).says(s.T, "leading")
 	start(s.T, nil, "compact", "--watch", "--interval", "200ms", "--min-objects", "1", url).says(s.T, "this is the compactor")
 	return func() { _ = start(s.T, nil, "pin", "--name", "forgotten", url).Wait() }
+}
+
+func lockFree(s *stage, name string) func() {
+	url := "file://" + s.folder(name)
+	p := start(s.T, nil, "exec", "--validity", "10s", url, "--", "sleep", "1000")
+	s.watched = append(s.watched, url)
+	return func() { s.kill(p) }
 }
 
 func away(s *stage, name string) func() {
