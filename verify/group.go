@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -89,6 +90,9 @@ type checked struct {
 }
 
 func (t *town) run(ctx context.Context) error {
+	if err := t.rules(ctx); err != nil {
+		return err
+	}
 	found, err := t.group(ctx, "")
 	if errors.Is(err, group.ErrNoGroup) {
 		for info, lerr := range store.ListAll(ctx, t.st, layout.PartitionsPrefix, nil, t.opts.Settle) {
@@ -96,7 +100,7 @@ func (t *town) run(ctx context.Context) error {
 				return lerr
 			}
 			t.problem(member.FormatKey, restoreGroup, "it is missing, with all objects of the group, but a partition has a log: %s", info.Key)
-			return nil
+			return t.logs(ctx, &group.Checked{}) // that beside it may be another's
 		}
 	}
 	if err != nil {
@@ -159,7 +163,7 @@ func (t *town) logs(ctx context.Context, found *group.Checked) error {
 		for p := -1; p < found.Partitions && gctx.Err() == nil; p++ {
 			g.Go(func() error {
 				c := checked{partition: p}
-				st, err := t.st, error(nil)
+				st, err := store.Store(unruled{t.st}), error(nil)
 				if p >= 0 {
 					st, err = store.Sub(st, layout.PartitionPrefix(p))
 				}
@@ -217,7 +221,8 @@ func (t *town) add(c *checked, found *group.Checked) {
 		to.Objects[kind] = Count{sum.Objects + n.Objects, sum.Bytes + n.Bytes}
 	}
 	for _, f := range r.Problems {
-		if f.Key != "" || below != "" {
+		// A rule of the store for files may be for all logs, and is told once.
+		if f.Remedy != limitRule && (f.Key != "" || below != "") {
 			f.Key = below + f.Key
 		}
 		add(&to.Problems, &to.MoreProblems, t.opts.MaxFindings, f)
@@ -235,12 +240,12 @@ func (t *town) add(c *checked, found *group.Checked) {
 	to.MoreNotes += r.MoreNotes
 }
 
+// groupPrefixes begin the keys of a group, of the group of its compactors, and of the logs of its partitions.
+func groupPrefixes() []string {
+	return []string{member.Prefix, layout.CompactorsPrefix + "/", layout.PartitionsPrefix}
+}
+
 // ofGroup reports whether a key beside a group's log belongs to the group.
 func ofGroup(key string) bool {
-	for _, prefix := range []string{member.Prefix, layout.CompactorsPrefix + "/", layout.PartitionsPrefix} {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(groupPrefixes(), func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }

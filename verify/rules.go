@@ -11,9 +11,13 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
+// limitRule is the remedy of all findings of Rules.
+const limitRule = "remove the rule, or limit it to other prefixes"
+
 // Rules returns a finding for each lifecycle rule of the bucket that deletes objects of
-// the log in st by their age (T36). A rule for nothing but tmp/ is none. It works before
-// there is a log, to warn in time, and [Run] calls it too. A store that does not tell
+// the log in st by their age (T36). A rule for nothing but tmp/ is none. If there is a group of
+// workers in st, a rule that deletes its objects, or those of its logs, has a finding too. Rules works before
+// there is a log, to warn in time, and [Run] and [RunGroup] call it too. A store that does not tell
 // its rules has none; one that denies access to them fails with [store.ErrDenied].
 func Rules(ctx context.Context, st store.Store, settle *store.SettleOptions) ([]Finding, error) {
 	if store.IsNil(st) {
@@ -30,7 +34,14 @@ func Rules(ctx context.Context, st store.Store, settle *store.SettleOptions) ([]
 	})
 	var found []Finding
 	for _, e := range all {
-		if !slices.ContainsFunc(layout.Kinds(), func(kind string) bool { return deletes(e, kind) }) {
+		bad := slices.ContainsFunc(layout.Kinds(), func(kind string) bool { return deletes(e, kind) })
+		if !bad && slices.ContainsFunc(groupPrefixes(), func(prefix string) bool { return overlap(e.Prefix, prefix) }) {
+			var lerr error
+			if bad, lerr = IsGroup(ctx, st, settle); lerr != nil && !errors.Is(lerr, store.ErrDenied) {
+				return found, lerr // who may read only the log cannot know
+			}
+		}
+		if !bad {
 			continue
 		}
 		name, where := "a lifecycle rule of the bucket", "all of the log"
@@ -42,7 +53,7 @@ func Rules(ctx context.Context, st store.Store, settle *store.SettleOptions) ([]
 		}
 		found = append(found, Finding{
 			What:   fmt.Sprintf("%s %s, and is for %s: objects of the log are needed at any age, and a seal that is deleted lets a zombie in", name, e.What, where),
-			Remedy: "remove the rule, or limit it to other prefixes",
+			Remedy: limitRule,
 		})
 	}
 	return found, err
@@ -56,8 +67,16 @@ func deletes(e store.Expiry, kind string) bool {
 	case layout.KindFormat:
 		return strings.HasPrefix(layout.FormatKey, e.Prefix) //nolint:gocritic // a rule's prefix may be the beginning of our key
 	}
-	return strings.HasPrefix(kind+"/", e.Prefix) || strings.HasPrefix(e.Prefix, kind+"/")
+	return overlap(e.Prefix, kind+"/")
 }
+
+// overlap reports whether a key can begin with both.
+func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
+
+// unruled is a store whose lifecycle rules are told elsewhere.
+type unruled struct{ store.Store }
+
+func (unruled) Expiries(context.Context, string) ([]store.Expiry, error) { return nil, nil }
 
 func (v *verifier) rules(ctx context.Context) error {
 	found, err := Rules(ctx, v.st, v.opts.Settle)

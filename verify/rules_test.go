@@ -5,7 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/verify"
 )
 
@@ -16,7 +21,14 @@ type ruled struct {
 	err   error
 }
 
-func (r ruled) Expiries(context.Context, string) ([]store.Expiry, error) { return r.rules, r.err }
+func (r ruled) Expiries(_ context.Context, prefix string) (all []store.Expiry, err error) {
+	for _, e := range r.rules {
+		if strings.HasPrefix(prefix, e.Prefix) || strings.HasPrefix(e.Prefix, prefix) {
+			all = append(all, e)
+		}
+	}
+	return all, r.err
+}
 
 // T36: a rule that would delete objects of the log is a problem before it has
 // deleted any. One for what probes leave, or for what is not the log's, is none.
@@ -40,5 +52,77 @@ func TestT36_RulesAreSeen(t *testing.T) {
 	r, err := verify.Run(t.Context(), ruled{Store: l.Mem, err: &store.Error{Op: "lifecycle", Kind: store.ErrDenied}}, nil)
 	if err != nil || !r.OK() || len(r.Notes) == 0 {
 		t.Errorf("denied: %v, %+v", err, r)
+	}
+}
+
+// TestRulesOfGroup: a rule that deletes objects of a group, or all its logs, is a problem, and one only.
+func TestRulesOfGroup(t *testing.T) {
+	quick := &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
+	st := memstore.New(nil)
+	err := group.Create(t.Context(), st, &group.Options{Partitions: 3, Probe: quick})
+	for p := 0; p < 3 && err == nil; p++ {
+		var log store.Store
+		if log, err = store.Sub(st, layout.PartitionPrefix(p)); err == nil {
+			_, err = manifest.Init(t.Context(), log, &manifest.InitOptions{Probe: quick})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for prefix, bad := range map[string]bool{
+		"": true, "partition/": true, "parti": true, "partition/000001/data/": true, "group/": true, "group/member/": true, "compactors/": true,
+		"tmp/": false, "groups/": false, "partitions/": false, "compactors-of-mine/": false,
+	} {
+		want := 0
+		if bad {
+			want = 1
+		}
+		r := ruled{Store: st, rules: []store.Expiry{{Rule: "tidy", Prefix: prefix, What: "deletes objects after 30 days"}}}
+		report, err := verify.RunGroup(t.Context(), r, nil)
+		if err != nil || len(report.Problems) != want {
+			t.Errorf("%q: %v, %v", prefix, err, report.Problems)
+		}
+		if found, err := verify.Rules(t.Context(), r, nil); err != nil || len(found) != want {
+			t.Errorf("%q: %v, %v", prefix, err, found)
+		}
+	}
+	report, err := verify.RunGroup(t.Context(), ruled{Store: st, err: &store.Error{Op: "lifecycle", Kind: store.ErrDenied}}, nil)
+	if err != nil || !report.OK() || len(report.Notes) != 1 {
+		t.Errorf("denied: %v, %+v", err, report)
+	}
+	l, _ := tables(t) // no group is there
+	found, err := verify.Rules(t.Context(), ruled{Store: l.Mem, rules: []store.Expiry{{Prefix: "partition/"}}}, nil)
+	if err != nil || len(found) > 0 {
+		t.Errorf("%v, %v", err, found)
+	}
+}
+
+// TestRulesOfFilesOfGroup: the logs of a group share a store for their files, whose rule is told once.
+func TestRulesOfFilesOfGroup(t *testing.T) {
+	quick := &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
+	st, files := memstore.New(nil), memstore.New(nil)
+	err := group.Create(t.Context(), st, &group.Options{Partitions: 2, Probe: quick})
+	for p := 0; p < 2 && err == nil; p++ {
+		var log store.Store
+		if log, err = store.Sub(st, layout.PartitionPrefix(p)); err == nil {
+			_, err = manifest.Init(t.Context(), log, &manifest.InitOptions{Probe: quick, Files: files})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := ruled{Store: files, rules: []store.Expiry{{Rule: "tidy", What: "deletes objects after 30 days"}}}
+	if r, err := verify.RunGroup(t.Context(), st, &verify.Options{Files: second}); err != nil || len(r.Problems) != 1 {
+		t.Errorf("%v, %v", err, r.Problems)
+	}
+}
+
+// TestNoGroupButLog: the log beside what seems to be a group is read.
+func TestNoGroupButLog(t *testing.T) {
+	l, _ := tables(t)
+	l.Put(layout.PartitionsPrefix+"eu.csv", []byte("of another program"))
+	r, err := verify.RunGroup(t.Context(), l.Mem, nil)
+	if err != nil || len(r.Problems) != 1 || r.Edits == 0 {
+		t.Errorf("%v, %+v", err, r)
 	}
 }
