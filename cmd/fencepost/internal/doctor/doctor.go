@@ -89,15 +89,15 @@ func (x *examination) cannot(check string, err error, remedy string) {
 // may deny access, and then the log can be sound.
 func (x *examination) failed(check string, err error, remedy string) {
 	if damage(err) {
-		x.add(check, Problem, advice(err, remedy), "%v", err)
+		x.add(check, Problem, x.advice(err, remedy), "%v", err)
 		return
 	}
-	x.cannot(check, err, advice(err, "run doctor again; if it says the same, look at the store and the network"))
+	x.cannot(check, err, x.advice(err, "run doctor again; if it says the same, look at the store and the network"))
 }
 
 // damage tells whether an error says that something is wrong with the log.
 func damage(err error) bool {
-	return slices.ContainsFunc([]error{fence.ErrCorrupt, fence.ErrFormat, manifest.ErrNotInitialized, store.ErrNotFound, store.ErrRange, store.ErrTooLarge},
+	return slices.ContainsFunc([]error{fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit, manifest.ErrNotInitialized, store.ErrNotFound, store.ErrRange, store.ErrTooLarge},
 		func(kind error) bool { return errors.Is(err, kind) })
 }
 
@@ -171,11 +171,11 @@ func (x *examination) openFormat(ctx context.Context) (err error) {
 // openFiles looks whether the store for the files of the table is the right one.
 func (x *examination) openFiles(ctx context.Context) {
 	const check = "store for files"
-	if x.format.Files == nil && !store.IsNil(x.Files) && !x.grouped { // the logs of partitions may need it
+	if x.format.Files == nil && x.given() && !x.grouped { // the logs of partitions may need it
 		x.cannot(check, errors.New("the log keeps the files of its table in its own store"), "leave out --files")
 		x.Files = nil
 	}
-	if x.format.Files == nil || store.IsNil(x.Files) {
+	if x.format.Files == nil || !x.given() {
 		return
 	}
 	view, err := state.With(x.st, x.format, &state.Options{Files: x.Files}).CheckFiles(ctx, true)
@@ -190,6 +190,17 @@ func (x *examination) openFiles(ctx context.Context) {
 	}
 }
 
+// noFiles says why nobody looks into the store for the files of the log, and what to do.
+func (x *examination) noFiles() (why error, remedy string) {
+	if x.given() {
+		return errors.New("the store after --files is not that of the log, or cannot be read"), "first see what is said of the store for files"
+	}
+	return errors.New("that store is " + x.format.Files.Store), "give its URL with --files"
+}
+
+// given tells whether there is a store after --files that the log, or that of a partition, may need.
+func (x *examination) given() bool { return !store.IsNil(x.Files) }
+
 // rules looks for lifecycle rules of the bucket, and of that of the files.
 func (x *examination) rules(ctx context.Context) {
 	x.rulesOf(ctx, x.st, "lifecycle rules")
@@ -198,8 +209,9 @@ func (x *examination) rules(ctx context.Context) {
 	case x.files != nil:
 		x.rulesOf(ctx, x.files, second)
 	case x.format.Files != nil:
-		x.cannot(second, errors.New("that store is "+x.format.Files.Store), "give its URL with --files")
-	case x.grouped && !store.IsNil(x.Files) && !x.Deep:
+		err, remedy := x.noFiles()
+		x.cannot(second, err, remedy)
+	case x.grouped && x.given() && !x.Deep:
 		x.cannot(second, errors.New("only the logs of the partitions tell what they have there"), "run doctor with --deep")
 	}
 }
@@ -301,6 +313,11 @@ func (x *examination) content(ctx context.Context) {
 	const check = "content"
 	if !x.Deep {
 		x.add(check, OK, "", "not read; --deep reads everything, and `fencepost verify --part today/30` a part each day")
+		return
+	}
+	if x.format.Files != nil && x.given() && x.files == nil { // all files would seem to be lost
+		err, remedy := x.noFiles()
+		x.cannot(check, err, remedy)
 		return
 	}
 	run := verify.Run

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -64,7 +65,7 @@ func (p *patient) List(ctx context.Context, prefix string, opts *store.ListOptio
 }
 
 func (p *patient) Expiries(context.Context, string) ([]store.Expiry, error) {
-	return p.rules, p.denied
+	return slices.Clone(p.rules), p.denied
 }
 
 func (p *patient) AbortUploads(_ context.Context, _ string, doomed func(store.Info) bool) (int, error) {
@@ -176,6 +177,24 @@ func (p *patient) step() {
 	_ = term.Resign(p.t.Context())
 }
 
+// stepAlive leads, is stepped down, and says that it has stopped.
+func (p *patient) stepAlive() {
+	p.t.Helper()
+	e, err := leader.New(p, layout.LockPrefix, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	term, err := e.Campaign(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := e.StepDown(p.t.Context(), &leader.StepDownOptions{Reason: "maintenance"}); err != nil {
+		p.t.Fatal(err)
+	}
+	<-term.Context().Done()
+	_ = term.Resign(p.t.Context())
+}
+
 func examine(t *testing.T, st store.Store, o *Options) []Finding {
 	t.Helper()
 	found, err := Examine(t.Context(), st, o)
@@ -242,6 +261,16 @@ func TestIll(t *testing.T) {
 		}, false, "leader", Warning, "deposed by"},
 		"leaders that depose each other": {func(p *patient) {
 			p.depose()
+			p.lead()
+		}, false, "takeovers", Warning, "make the validity longer"},
+		"a leader that was stepped down and said that it has stopped": {
+			(*patient).stepAlive, false,
+			"leader", Warning, "was deposed (stepped down: maintenance)",
+		},
+		"leaders that were stepped down and said so": {func(p *patient) {
+			for range manyTakeovers {
+				p.stepAlive()
+			}
 			p.lead()
 		}, false, "takeovers", Warning, "make the validity longer"},
 		"no compactor": {func(p *patient) { p.lead(); time.Sleep(longWait + time.Minute) }, false, "compaction", Warning, "compact --watch"},

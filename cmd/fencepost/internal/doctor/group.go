@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/member"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
 )
@@ -31,7 +32,11 @@ func (x *examination) lookForGroup(ctx context.Context) {
 		case err == nil:
 			x.group(&s)
 		case errors.Is(err, group.ErrNoGroup):
-			x.add(check, Problem, "if there is a group of workers here: docs/groups.md has the steps. If another log or program has such names, leave them",
+			level := Problem
+			if _, err := manifest.ReadFormat(ctx, x.st, nil); !errors.Is(err, manifest.ErrNotInitialized) {
+				level, x.grouped = Warning, false // there is a log, and perhaps nothing else
+			}
+			x.add(check, level, "if there is a group of workers here: docs/groups.md has the steps. If another log or program has such names, leave them",
 				"there are objects below %s or %s, and no %s", member.Prefix, layout.PartitionsPrefix, member.FormatKey)
 		default:
 			x.failed(check, err, "see docs/groups.md")

@@ -292,20 +292,26 @@ func (p *patient) leadWith(o *leader.Options) {
 // leap puts an expired lock under a high number, as a faulty program would.
 func (p *patient) leap(epoch uint64) {
 	p.t.Helper()
-	body, _, err := store.Read(p.t.Context(), p, layout.NumberedKey(layout.LockPrefix, 1), &store.ReadOptions{Limit: 1 << 16})
+	p.edit(layout.NumberedKey(layout.LockPrefix, 1), layout.NumberedKey(layout.LockPrefix, epoch), func(doc map[string]any) { doc["epoch"] = epoch })
+}
+
+// edit puts a copy of a document under a key, with a change and a right checksum.
+func (p *patient) edit(from, to string, change func(map[string]any)) {
+	p.t.Helper()
+	body, _, err := store.Read(p.t.Context(), p, from, &store.ReadOptions{Limit: 1 << 16})
 	var doc map[string]any
 	if err == nil {
 		err = json.Unmarshal(body, &doc)
 	}
 	if err == nil {
 		delete(doc, "checksum")
-		doc["epoch"] = epoch
-		body, err = document.Encode(layout.NumberedKey("", epoch), doc)
+		change(doc)
+		body, err = document.Encode(to, doc)
 	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	fixture.Put(p.t, p, layout.NumberedKey(layout.LockPrefix, epoch), body)
+	fixture.Put(p.t, p, to, body)
 }
 
 // TestTrouble: a store that does not answer says nothing about the log, and the checks that need
@@ -347,6 +353,24 @@ func TestTrouble(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOverLimit: an object that is larger than the log allows is damage, which no second look mends.
+func TestOverLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := logtest.New(t, logtest.WithGrace(10*time.Minute), nil)
+		l.Lead(1)
+		tail := l.Newest().Tail()
+		l.Put(layout.DataKey(tail.Position), l.Data(tail, strings.Repeat("x", 100)))
+		p := &patient{Store: l.Mem, t: t}
+		p.edit(layout.FormatKey, layout.FormatKey, func(doc map[string]any) {
+			limits := doc["limits"].(map[string]any)
+			limits["object"], limits["record"] = 64, 32
+		})
+		if f := of(examine(t, p, nil), "state"); len(f) != 1 || f[0].Level != Problem || !strings.Contains(f[0].Remedy, "fencepost verify") {
+			t.Errorf("%+v", f)
+		}
+	})
 }
 
 // TestClocks: the clocks of other machines do not decide. That this machine's is ahead is the same.
@@ -406,6 +430,11 @@ func TestGroup(t *testing.T) {
 		if f := of(found, "lifecycle rules"); f[0].Level != Problem {
 			t.Errorf("%+v", f)
 		}
+		p.rules[0].Prefix = layout.PartitionsPrefix // of which a log alone has nothing
+		if f := of(examine(t, p, nil), "lifecycle rules"); len(f) != 1 || f[0].Level != Problem {
+			t.Errorf("%+v", f)
+		}
+		p.rules = nil
 		fixture.Put(t, p, layout.PartitionPrefix(0)+"/format.json", []byte("{"))
 		found = examine(t, p, &Options{Deep: true, Probe: quickProbe})
 		if f := of(found, "content"); len(f) != 1 || f[0].Level != Problem || !strings.Contains(f[0].What, layout.PartitionPrefix(0)) {

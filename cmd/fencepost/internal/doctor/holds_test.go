@@ -160,6 +160,31 @@ func TestHoldOfAnIdleTable(t *testing.T) {
 	})
 }
 
+// TestHoldMoves: a publisher may move its pin after doctor has read the table, and before it reads the pins.
+func TestHoldMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := publishedLog(t)
+		x := begin(p, nil)
+		if err := x.openFormat(t.Context()); err != nil || !x.survey(t.Context()) {
+			t.Fatal(err, x.found)
+		}
+		x.table(t.Context())
+		time.Sleep(oldPin)
+		p.commit()
+		p.fold(3)
+		p.publish()
+		time.Sleep(oldPin)
+		p.publish()
+		if at := x.heldAt; len(p.pinNames()) != 1 || at == 0 {
+			t.Fatalf("version %d is held by %q", at, p.pinNames())
+		}
+		x.pins(t.Context())
+		if f := of(x.found, "pins"); len(f) != 1 || f[0].Level != OK {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
 // TestAbandonedHolds: what is said of a hold that nobody moves or needs any more. Only of one without
 // a table is it said that it may be unpinned.
 func TestAbandonedHolds(t *testing.T) {
@@ -248,12 +273,12 @@ func TestHoldInAnotherStore(t *testing.T) {
 	pins := []manifest.Pin{{Name: holdPrefix + "x", Version: 7}}
 	old := func(string, time.Time) time.Duration { return oldPin + time.Hour }
 	x.state.Manifest.Version = 7
-	x.holds(pins, old)
+	x.holds(t.Context(), pins, old)
 	if len(x.found) > 0 {
 		t.Errorf("no manifest is newer: %+v", x.found)
 	}
 	x.state.Manifest.Version = 8
-	x.holds(pins, old)
+	x.holds(t.Context(), pins, old)
 	if len(x.found) != 1 || !strings.Contains(x.found[0].Remedy, "--files") || strings.Contains(x.found[0].Remedy, "unpin") {
 		t.Errorf("%+v", x.found)
 	}

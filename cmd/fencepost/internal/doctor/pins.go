@@ -49,7 +49,7 @@ func (x *examination) pins(ctx context.Context) {
 	}
 	before := len(x.found)
 	holds := x.named(all, age)
-	x.holds(holds, age)
+	x.holds(ctx, holds, age)
 	if len(x.found) > before {
 		return
 	}
@@ -91,7 +91,7 @@ func (x *examination) named(all []manifest.Pin, age func(string, time.Time) time
 // that engines read, and a publisher moves it only if there is a newer manifest. A program may publish
 // the log to another place too, of which doctor knows nothing. So a warning says what to find out
 // before a pin is removed, and there is none if the pin holds nothing that could be deleted.
-func (x *examination) holds(pins []manifest.Pin, age func(string, time.Time) time.Duration) {
+func (x *examination) holds(ctx context.Context, pins []manifest.Pin, age func(string, time.Time) time.Duration) {
 	newest, live := map[string]manifest.Pin{}, map[string]bool{}
 	for _, p := range pins { // in the order of their versions
 		newest[p.Name] = p
@@ -100,8 +100,7 @@ func (x *examination) holds(pins []manifest.Pin, age func(string, time.Time) tim
 		}
 	}
 	if x.place == inTable && len(live) == 0 {
-		x.add("pins", Problem, "keep `fencepost publish --watch` running: it pins the log again with a later commit. Until then engines may not find files of the table",
-			"no pin holds version %d of the manifest, which the published table needs: somebody has removed it", x.heldAt)
+		x.unheld(ctx)
 		return
 	}
 	told := map[string]bool{}
@@ -118,6 +117,19 @@ func (x *examination) holds(pins []manifest.Pin, age func(string, time.Time) tim
 	}
 }
 
+// unheld is told that no pin holds what the published table needs. A publisher may have moved its pin after
+// the table was read, so it looks at the table once more.
+func (x *examination) unheld(ctx context.Context) {
+	_, r, _, err := x.published(ctx)
+	switch {
+	case err != nil:
+		x.failed("pins", err, "run `fencepost published`, and see docs/delta.md")
+	case r.Sources[0].Manifest == x.heldAt:
+		x.add("pins", Problem, "keep `fencepost publish --watch` running: it pins the log again with a later commit. Until then engines may not find files of the table",
+			"no pin holds version %d of the manifest, which the published table needs: somebody has removed it", x.heldAt)
+	}
+}
+
 // forgotten says why the pin of a published table may be forgotten, and what to do.
 func (x *examination) forgotten(name string, live bool) (why, remedy string) {
 	elsewhere := "the log may be published to another place too. First look there for the table with the id in the name of the pin. Only if that table was deleted: " + unpin(name)
@@ -130,7 +142,7 @@ func (x *examination) forgotten(name string, live bool) (why, remedy string) {
 		return "the table that is published here is another", elsewhere
 	case x.place == inTable:
 		return "perhaps nobody publishes the table any more", "run `fencepost publish --watch`, which moves the pin once in each retention of the table; or, if nobody will read the table again, `fencepost unpublish`, which is for good"
-	case x.format.Files != nil:
+	case x.format.Files != nil && !x.given():
 		return "perhaps nobody publishes its table any more", "run doctor again with --files, to see whether the table is still there"
 	}
 	return "perhaps nobody publishes its table any more", "first see what is said of the published table"

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
@@ -14,10 +15,12 @@ import (
 )
 
 // advice returns what to do about an error, or what is to be done otherwise.
-func advice(err error, otherwise string) string {
+func (x *examination) advice(err error, otherwise string) string {
 	switch {
 	case errors.Is(err, fence.ErrFormat):
 		return "upgrade this program"
+	case errors.Is(err, manifest.ErrFiles) && x.given():
+		return "leave out --files if the log keeps its files in its own store; otherwise check the URL after it"
 	case errors.Is(err, manifest.ErrFiles):
 		return "give the URL of the store for files with --files"
 	case errors.Is(err, store.ErrDenied):
@@ -71,11 +74,17 @@ func (x *examination) leads(l survey.Leadership, remedy string) {
 	case l.EndedBy != "":
 		x.add(check, Warning, "a successor may have to wait for the validity, "+l.Validity+". If nobody leads after that: "+remedy,
 			"%s led in epoch %d and was deposed by %s (%s); nobody follows", l.Holder, l.Epoch, l.EndedBy, l.Reason)
+	case steppedDown(l.Reason):
+		x.add(check, Warning, remedy, "%s led in epoch %d and was deposed (%s); nobody follows", l.Holder, l.Epoch, l.Reason)
 	default:
 		x.add(check, OK, "", "nobody; %s led in epoch %d, %s", l.Holder, l.Epoch, l.Reason)
 	}
 	x.room("leader", l.Epoch)
 }
+
+// steppedDown tells by the reason in a lock whether somebody has deposed the leader. A leader that was alive has
+// replaced the name of that one by its own, to say that it has stopped.
+func steppedDown(reason string) bool { return strings.HasPrefix(reason, "stepped down") }
 
 // room says whether there are epochs for the next leaders.
 func (x *examination) room(check string, newest fence.Epoch) {
@@ -122,7 +131,7 @@ func (x *examination) takeovers(ctx context.Context) {
 		if old && read > 1 {
 			break
 		}
-		if !old && rec.Next == 0 && rec.State == leader.Expired && rec.ExpiredBy != rec.Holder {
+		if !old && rec.Next == 0 && rec.State == leader.Expired && (rec.ExpiredBy != rec.Holder || steppedDown(rec.Reason)) {
 			n++
 		}
 	}

@@ -16,19 +16,17 @@ const publishing = 2 * time.Second
 // table checks the Delta table that is published from the log, if there is one.
 func (x *examination) table(ctx context.Context) {
 	const check = "published table"
-	root, source, err := delta.Beside(x.st)
-	if x.format.Files != nil {
-		if x.files == nil {
-			x.add(check, OK, "", "not looked for: the files are in %s; give its URL with --files", x.format.Files.Store)
-			return
-		}
-		root, source = x.Files, delta.Source{Log: x.st}
+	switch {
+	case x.format.Files == nil || x.files != nil:
+	case x.given():
+		err, remedy := x.noFiles()
+		x.cannot(check, err, remedy)
+		return
+	default:
+		x.add(check, OK, "", "not looked for: the files are in %s; give its URL with --files", x.format.Files.Store)
+		return
 	}
-	var r delta.Report
-	var edits uint64
-	if err == nil {
-		r, edits, err = published(ctx, root, source)
-	}
+	root, r, edits, err := x.published(ctx)
 	if err == nil && r.Sources[0].Manifest > 0 {
 		x.place, x.heldAt = inTable, r.Sources[0].Manifest
 	}
@@ -55,19 +53,26 @@ func (x *examination) table(ctx context.Context) {
 	}
 }
 
-// published returns what is published of a log, and how many edits it should have by now. If some are
-// missing, it looks again a moment later: a publisher that runs may not have seen them yet.
-func published(ctx context.Context, root store.Store, source delta.Source) (r delta.Report, edits uint64, err error) {
-	p, err := delta.Open(ctx, root, []delta.Source{source}, nil)
+// published returns where the table is, what is published of the log, and how many edits it should have by
+// now. If some are missing, it looks again a moment later: a publisher that runs may not have seen them yet.
+func (x *examination) published(ctx context.Context) (root store.Store, r delta.Report, edits uint64, err error) {
+	root, source := x.Files, delta.Source{Log: x.st}
+	if x.format.Files == nil {
+		root, source, err = delta.Beside(x.st)
+	}
+	var p *delta.Publisher
+	if err == nil {
+		p, err = delta.Open(ctx, root, []delta.Source{source}, nil)
+	}
 	if err != nil {
-		return r, 0, err
+		return root, r, 0, err
 	}
 	for range 2 {
 		if r, err = p.Status(ctx); err == nil {
 			err = r.Err()
 		}
 		if err != nil {
-			return r, 0, err
+			return root, r, 0, err
 		}
 		if edits == 0 {
 			edits = r.Sources[0].Edits
@@ -76,8 +81,8 @@ func published(ctx context.Context, root store.Store, source delta.Source) (r de
 			break
 		}
 		if err := clock.Sleep(ctx, clock.System(), publishing); err != nil {
-			return r, 0, err
+			return root, r, 0, err
 		}
 	}
-	return r, edits, nil
+	return root, r, edits, nil
 }

@@ -91,7 +91,8 @@ type Leadership struct {
 	Lapsed      bool      `json:"lapsed,omitempty"`
 	Transitions uint64    `json:"transitions"`
 	Reason      string    `json:"reason,omitempty"`
-	// EndedBy is who has ended the leadership, if that was not its holder.
+	// EndedBy is who has ended the leadership, if that was not its holder. A holder that was alive replaces it
+	// when it has stopped, and leaves the reason.
 	EndedBy string `json:"ended_by,omitempty"`
 }
 
