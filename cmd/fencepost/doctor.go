@@ -46,8 +46,8 @@ first.
 The exit status is 1 if there is a problem, and with --strict also if there is a
 warning.
 
-It needs the right to read, also the lifecycle rules and the uploads of the bucket; --deep
-needs those of probe too. The verb policy prints them for the role doctor.`,
+It needs the rights of policy --role doctor: to read, also the lifecycle rules and the
+uploads of the bucket, and with --deep to probe.`,
 		Example: "fencepost doctor s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
