@@ -38,9 +38,9 @@ type Mark struct {
 }
 
 // Of reports whether the mark is that of a log in a store. It tells two stores of one name on two servers
-// apart, if the mark has the server.
+// apart, if the mark has the server. A slash at the end of the server's address makes no other one.
 func (m *Mark) Of(home store.Traits) bool {
-	return m.Home == home.Name && (m.Where == "" || m.Where == home.Where())
+	return m.Home == home.Name && (m.Where == "" || strings.TrimSuffix(m.Where, "/") == strings.TrimSuffix(home.Where(), "/"))
 }
 
 // key is where the mark of a log lies in the store of all logs.
