@@ -152,8 +152,32 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
+	b.own = b.alone
 	b.tryServer(ctx)
-	return b.report, b.complete(ctx)
+	err = b.complete(ctx)
+	if err != nil && !b.note.Done && !errors.Is(err, errOvertaken) {
+		// It may come from another backup, which has replaced or deleted what this one needs.
+		if other := b.alone(ctx); errors.Is(other, errOvertaken) {
+			err = other
+		}
+	}
+	return b.report, err
+}
+
+// errOvertaken: a later call makes a backup in the same place.
+var errOvertaken = errors.New("another backup to this place has begun meanwhile, and this one ends")
+
+// alone returns errOvertaken if the note of the backup is not that of this call any more.
+func (b *making) alone(ctx context.Context) error {
+	body, info, err := store.Read(ctx, b.to, NoteKey, &store.ReadOptions{Limit: 1 << 20})
+	if err != nil || info.Version == b.noted {
+		return err
+	}
+	var now note // it is ours too if nobody has told us that it was written
+	if err := document.Decode(NoteKey, body, &now, needsFiles); err != nil || now.Run == b.note.Run {
+		return err
+	}
+	return fmt.Errorf("%w: %s", errOvertaken, b.to.Traits().Name)
 }
 
 // complete copies until the backup is whole, and says so in the note.
@@ -185,7 +209,7 @@ func (b *making) complete(ctx context.Context) error {
 	// The pins, before the note says that this is done: after that, another call may begin, and pin.
 	pins, unread := b.reader.Pins(ctx)
 	b.note.Done, b.note.Previous = true, nil
-	if err := b.save(ctx); err != nil {
+	if err := b.save(ctx, &b.note); err != nil {
 		return err
 	}
 	// A copy has one version. Those of earlier backups go last: until now the last complete one needs its own.
@@ -232,18 +256,23 @@ func pinName(to store.Store, place string) string {
 
 // prepare checks the destination, and finds or makes the pin.
 func (b *making) prepare(ctx context.Context) (err error) {
-	if b.have, err = existing(ctx, b.to, ""); err != nil {
-		return err
-	}
 	body, info, err := store.Read(ctx, b.to, NoteKey, &store.ReadOptions{Limit: 1 << 20})
 	b.noted = info.Version
-	switch {
-	case errors.Is(err, store.ErrNotFound):
+	if ignore(err, store.ErrNotFound) != nil {
+		return err
+	}
+	// After the note: what another backup adds later is not listed, but then this one cannot write its note.
+	var lerr error
+	if b.have, lerr = existing(ctx, b.to, ""); lerr != nil {
+		return lerr
+	}
+	switch _, begun := b.have[NoteKey]; {
+	case err != nil && begun:
+		return fmt.Errorf("%w: %s", errOvertaken, b.to.Traits().Name)
+	case err != nil:
 		if len(b.have) > 0 {
 			return fmt.Errorf("%s is not empty, and holds no backup: give a place of its own", b.to.Traits().Name)
 		}
-	case err != nil:
-		return err
 	default:
 		if err := document.Decode(NoteKey, body, &b.note, needsFiles); err != nil {
 			return fmt.Errorf("the backup in %s cannot be brought up to date; make another one, in a place of its own: %w", b.to.Traits().Name, err)
@@ -276,10 +305,16 @@ func (b *making) restart(ctx context.Context) error {
 		b.note.Files, b.note.Requires = b.files.from.Traits().Name, []string{needsFiles}
 	}
 	if last.Pin == "" || last.Place == "" && last.Done {
-		// The name of the pin is in the note before the pin is there, so that a later call finds it.
+		// The name of the pin is in the note before the pin is there, so that a later call finds it. Until then a
+		// backup that is complete stays so.
 		b.note.Place = uuid.NewString()[:8]
 		b.note.Pin = pinName(b.to, b.note.Place)
-		if err := b.save(ctx); err != nil {
+		first := b.note
+		if last.Done {
+			first = last
+			first.Run, first.Place, first.Pin = b.note.Run, b.note.Place, b.note.Pin
+		}
+		if err := b.save(ctx, &first); err != nil {
 			return err
 		}
 	}
@@ -291,11 +326,18 @@ func (b *making) restart(ctx context.Context) error {
 	if b.m, _, err = b.source.At(ctx, p.Version); err != nil {
 		return err
 	}
-	return b.save(ctx)
+	err = b.save(ctx, &b.note)
+	if errors.Is(err, errOvertaken) {
+		// The other backup may have ended, and removed all pins of this name, before this one was there.
+		if rerr := b.reader.Release(ctx, p); rerr != nil {
+			return fmt.Errorf("%w; its pin %q is not removed: %w", err, p.Name, rerr)
+		}
+	}
+	return err
 }
 
-func (b *making) save(ctx context.Context) error {
-	body, err := document.Encode(NoteKey, b.note)
+func (b *making) save(ctx context.Context, n *note) error {
+	body, err := document.Encode(NoteKey, n)
 	if err != nil {
 		return err
 	}
@@ -312,9 +354,11 @@ func (b *making) save(ctx context.Context) error {
 		info, err = store.Swap(ctx, b.to, NoteKey, body, b.noted, nil)
 	}
 	if errors.Is(err, store.ErrPrecondition) {
-		return fmt.Errorf("another backup to %s has begun meanwhile, and this one ends: %w", b.to.Traits().Name, err)
+		return fmt.Errorf("%w: %s: %w", errOvertaken, b.to.Traits().Name, err)
 	}
-	b.noted = info.Version
+	if err == nil {
+		b.noted = info.Version
+	}
 	return err
 }
 
@@ -418,7 +462,7 @@ func (b *making) newFiles(ctx context.Context) ([]item, error) {
 		}
 	}
 	if lost := layout.DataKey(b.end); b.listed[lost] {
-		return nil, &damagedError{[]string{lost}, fmt.Errorf("%w: %s was copied to %s, and is missing there", fence.ErrCorrupt, lost, b.to.Traits().Name)}
+		return nil, &damagedError{keys: []string{lost}, err: fmt.Errorf("%w: %s was copied to %s, and is missing there", fence.ErrCorrupt, lost, b.to.Traits().Name)}
 	}
 	// guard:backup-chain. A backup reads the log's floor after it has copied the chain. If the floor has
 	// passed the end of the copy, or the first seal in it, the backup begins anew. Without this check: a
@@ -442,7 +486,7 @@ func (b *making) newFiles(ctx context.Context) ([]item, error) {
 // rotten returns an error about the object of the chain in a slot as a damagedError, if that is damaged.
 func rotten(err error, at fence.Position) error {
 	if errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, errGone) {
-		return &damagedError{[]string{layout.DataKey(at)}, err}
+		return &damagedError{keys: []string{layout.DataKey(at)}, walk: &at, err: err}
 	}
 	return err
 }
@@ -513,6 +557,9 @@ func (b *making) lock(ctx context.Context, prefix string) error {
 	return fmt.Errorf("%w: below %s", errGone, prefix)
 }
 
+// manyFindings is how many damaged objects one reading of a copy tells, to be copied again before the next one.
+const manyFindings = 1 << 20
+
 // check verifies a copy, whose files are in a second store unless that is nil, and whether its chain
 // ends where it should.
 func check(ctx context.Context, st, files store.Store, chain *ending, report *Report, o *Options) error {
@@ -527,7 +574,7 @@ func check(ctx context.Context, st, files store.Store, chain *ending, report *Re
 		}
 	}
 	end := beat(func() { mu.Lock(); defer mu.Unlock(); tell() })
-	v, err := verify.Run(ctx, st, &verify.Options{Copy: true, Files: files, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+	v, err := verify.Run(ctx, st, &verify.Options{Copy: true, Files: files, MaxFindings: manyFindings, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
 		mu.Lock()
 		defer mu.Unlock()
 		last = p

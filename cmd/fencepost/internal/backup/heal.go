@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
@@ -27,6 +30,8 @@ import (
 // damagedError names the objects of a copy that are damaged.
 type damagedError struct {
 	keys []string
+	// walk is set if a walk of the chain has ended there. It does not know what comes after.
+	walk *fence.Position
 	err  error
 }
 
@@ -42,6 +47,16 @@ func (t *transfer) healing(ctx context.Context, do func() error) error {
 		if !ok {
 			return err
 		}
+		if oerr := t.own(ctx); oerr != nil {
+			return oerr
+		}
+		if damaged.walk != nil {
+			more, merr := t.rottenFrom(ctx, *damaged.walk)
+			if merr != nil {
+				return merr
+			}
+			damaged.keys = append(damaged.keys, more...)
+		}
 		again := map[string]bool{}
 		for _, key := range damaged.keys {
 			if kind := layout.KindOf(key); kind != layout.KindUnknown && kind != layout.KindFormat && !t.wasHealed(key) {
@@ -55,6 +70,37 @@ func (t *transfer) healing(ctx context.Context, do func() error) error {
 			return fmt.Errorf("%w; and it cannot be copied again: %w", err, herr)
 		}
 	}
+}
+
+// rottenFrom returns the damaged objects of the chain that the destination has from a slot on, without the long
+// ones. Otherwise there would be one walk for each.
+func (t *transfer) rottenFrom(ctx context.Context, at fence.Position) (rotten []string, err error) {
+	defer beat(t.tell)()
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for key := range t.have {
+		if p, ok := layout.ParseDataKey(key); !ok || p.Before(at) {
+			continue
+		}
+		g.Go(func() error {
+			b, info, err := store.Read(ctx, t.to, key, &store.ReadOptions{Limit: small})
+			switch {
+			case errors.Is(err, store.ErrTooLarge), errors.Is(err, store.ErrNotFound):
+				return nil
+			case err != nil:
+				return err
+			}
+			if errors.Is(t.sound(key, b, info.Size), fence.ErrCorrupt) {
+				mu.Lock()
+				defer mu.Unlock()
+				rotten = append(rotten, key)
+			}
+			return nil
+		})
+	}
+	err = g.Wait()
+	return rotten, err
 }
 
 func (t *transfer) healAll(ctx context.Context, keys []string) error {

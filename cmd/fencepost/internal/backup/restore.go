@@ -41,6 +41,7 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	t := begin(from, to, &Report{Log: n.Log, Version: n.Version}, &o)
 	t.advice = "is not empty, and differs from the backup: restore to an empty place"
 	t.look = "verify --copy"
+	t.own = func(ctx context.Context) error { return vacant(ctx, to) }
 	if err := t.filesIn(n, o.Files); err != nil {
 		return nil, err
 	}
@@ -201,7 +202,7 @@ func (t *transfer) restore(ctx context.Context, n restored, items []item, source
 			return n.Chain.endOf(ctx, t.to, &f, m, lost(t.to))
 		}
 		if errors.Is(err, fence.ErrCorrupt) {
-			err = &damagedError{[]string{layout.ManifestKey(n.Version)}, err}
+			err = &damagedError{keys: []string{layout.ManifestKey(n.Version)}, err: err}
 		}
 		return err
 	}); err != nil {

@@ -1,0 +1,214 @@
+package backup_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/verify"
+)
+
+// manifests counts the manifests in a store.
+func manifests(t *testing.T, st store.Store) (n int) {
+	t.Helper()
+	for key := range objects(t, st) {
+		if layout.KindOf(key) == layout.KindManifest {
+			n++
+		}
+	}
+	return n
+}
+
+// later lets the log live on, and completes a backup of it.
+func (l *life) later(to store.Store) {
+	l.t.Helper()
+	l.lead()
+	l.compact()
+	if _, err := backup.Make(l.t.Context(), l.st, to, nil); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// TestOvertakenBeforeItPins: a backup sleeps before it pins, and another one to the same place is complete. The first one wakes and pins;
+// it ends, and leaves no pin.
+func TestOvertakenBeforeItPins(t *testing.T) {
+	src, to := newLog(t), named("backup")
+	l := begun(t, src)
+	slow := faultstore.New(src, nil)
+	met := slow.BeforeFirst(func(op faultstore.Op) bool {
+		return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.PinPrefix)
+	}, func(context.Context) { l.later(to) })
+	if _, err := backup.Make(t.Context(), slow, to, nil); !met() || err == nil || !strings.Contains(err.Error(), "another backup to this place has begun meanwhile") {
+		t.Errorf("%t, %v", met(), err)
+	}
+	if p := pins(t, src); len(p) > 0 {
+		t.Errorf("left are the pins %q", p)
+	}
+	whole(t, to, &verify.Options{Copy: true})
+}
+
+// TestOvertakenWhileItIsRead: a backup sleeps while it reads its copy, and another one to the same place is complete. The first one says
+// only that, and changes nothing.
+func TestOvertakenWhileItIsRead(t *testing.T) {
+	src, to := newLog(t), named("backup")
+	l := begun(t, src)
+	slow := faultstore.New(to, nil)
+	met := slow.BeforeFirst(func(op faultstore.Op) bool {
+		return op.Kind == faultstore.Get && strings.HasPrefix(op.Key, layout.SegmentPrefix)
+	}, func(context.Context) { l.later(to) })
+	_, err := backup.Make(t.Context(), src, slow, nil)
+	if !met() || err == nil || !strings.Contains(err.Error(), "another backup to this place has begun meanwhile") || strings.Contains(err.Error(), "empty place") {
+		t.Errorf("%t, %v", met(), err)
+	}
+	if n := manifests(t, to); n != 1 {
+		t.Errorf("%d manifests", n)
+	}
+	back := named("back")
+	if _, err := backup.Restore(t.Context(), to, back, quick); err != nil || !slices.Equal(contents(t, back), contents(t, src)) {
+		t.Error(err)
+	}
+}
+
+// TestOvertakenAtFirst: another backup is complete between the first requests of a backup. Either that one ends, or it leaves nothing
+// of the other.
+func TestOvertakenAtFirst(t *testing.T) {
+	for _, kind := range []faultstore.Kind{faultstore.Get, faultstore.List} {
+		for _, empty := range []bool{false, true} {
+			src, to := newLog(t), named("backup")
+			l := begun(t, src)
+			if !empty {
+				l.later(to)
+			}
+			slow := faultstore.New(to, nil)
+			met := slow.BeforeFirst(func(op faultstore.Op) bool { return op.Kind == kind }, func(context.Context) {
+				l.later(to)
+				l.lead()
+				l.compact()
+			})
+			_, err := backup.Make(t.Context(), src, slow, nil)
+			if err != nil && !strings.Contains(err.Error(), "another backup to this place has begun meanwhile") || !met() {
+				t.Errorf("%v, empty %t: %t, %v", kind, empty, met(), err)
+			}
+			if n := manifests(t, to); n != 1 {
+				t.Errorf("%v, empty %t: %d manifests", kind, empty, n)
+			}
+		}
+	}
+}
+
+// older makes a complete backup one of an older version: its note has no name of the place, and not where the chain ends.
+func older(t *testing.T, to store.Store) {
+	t.Helper()
+	var doc map[string]any
+	if err := json.Unmarshal(objects(t, to)[backup.NoteKey], &doc); err != nil {
+		t.Fatal(err)
+	}
+	delete(doc, "place")
+	delete(doc, "chain")
+	delete(doc, "crc32c")
+	doc["pin"] = "backup to mem://backup"
+	body, err := document.Encode(backup.NoteKey, doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.Put(t, to, backup.NoteKey, body)
+}
+
+// TestOlderBackupStaysComplete: a complete backup of an older version is brought up to date, and the pin cannot be set. The backup can be
+// restored as before. The next call goes on.
+func TestOlderBackupStaysComplete(t *testing.T) {
+	src, to := newLog(t), named("backup")
+	l := begun(t, src)
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	before := contents(t, src)
+	older(t, to)
+	l.lead()
+	l.compact()
+	broken := errors.New("the process is killed")
+	slow := faultstore.New(src, &faultstore.Options{Hook: func(op faultstore.Op) faultstore.Fault {
+		if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.PinPrefix) {
+			return faultstore.Fault{Drop: true, Err: &store.Error{Op: "test", Key: op.Key, Kind: store.ErrDenied, Err: broken}}
+		}
+		return faultstore.Fault{}
+	}})
+	for range 2 {
+		if _, err := backup.Make(t.Context(), slow, to, nil); !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		back := named("back")
+		if _, err := backup.Restore(t.Context(), to, back, quick); err != nil || !slices.Equal(contents(t, back), before) {
+			t.Errorf("restore: %v", err)
+		}
+	}
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil || !slices.Equal(contents(t, to), contents(t, src)) {
+		t.Error(err)
+	}
+	if p := pins(t, src); len(p) > 0 {
+		t.Errorf("left are the pins %q", p)
+	}
+}
+
+// TestMuchRot: many objects of the chain are damaged where only a walk finds that. They are found together: a restore, and a backup,
+// do not walk the chain for each.
+func TestMuchRot(t *testing.T) {
+	const n = 30
+	src, to, back := newLog(t), named("backup"), named("back")
+	l := begun(t, src)
+	for i := range n {
+		l.long(byte(i))
+	}
+	rot := func(st store.Store) (damaged int) {
+		for key, body := range objects(t, st) {
+			if layout.KindOf(key) == layout.KindData && len(body) > 8<<10 {
+				fixture.Put(t, st, key, damages["a bit at its end"](body))
+				damaged++
+			}
+		}
+		return damaged
+	}
+	count := func(st store.Store) (store.Store, func() int) {
+		f, mu, reads := faultstore.New(st, nil), sync.Mutex{}, 0
+		f.SetBefore(func(_ context.Context, op faultstore.Op) {
+			if op.Kind == faultstore.Get && strings.HasPrefix(op.Key, layout.DataPrefix) {
+				mu.Lock()
+				defer mu.Unlock()
+				reads++
+			}
+		})
+		return f, func() int { return reads }
+	}
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Restore(t.Context(), to, rotting{back, layout.DataPrefix}, quick); err == nil {
+		t.Fatal("the restore is not interrupted")
+	}
+	for name, c := range map[string]struct {
+		st  store.Store
+		run func(st store.Store) (*backup.Report, error)
+	}{
+		"backup":  {to, func(st store.Store) (*backup.Report, error) { return backup.Make(t.Context(), src, st, nil) }},
+		"restore": {back, func(st store.Store) (*backup.Report, error) { return backup.Restore(t.Context(), to, st, quick) }},
+	} {
+		if rot(c.st) != n {
+			t.Fatal("the test has too few objects")
+		}
+		st, reads := count(c.st)
+		r, err := c.run(st)
+		if err != nil || r.Healed != n || reads() > 14*n {
+			t.Errorf("%s: healed %d in %d reads, %v", name, r.Healed, reads(), err)
+		}
+	}
+}
