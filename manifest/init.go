@@ -51,7 +51,8 @@ type InitOptions struct {
 	// see [probe.Report.Current]. Default nil: each log probes for itself.
 	Probed *probe.Report
 	// Made, if not nil, is called when Init has made the log, and not when the log existed or another
-	// process was first.
+	// process was first. If Init returns an error, the log may be there all the same. RunGroup calls it for
+	// each log that it makes, perhaps from several goroutines at once.
 	Made func()
 	// Settle tunes retries.
 	Settle *store.SettleOptions

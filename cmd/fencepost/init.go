@@ -38,7 +38,7 @@ that writes, compacts or verifies the log needs --files too. --files-moved says 
 log or its files were moved, and that this is their store now. It makes no log, and takes
 no flag that describes one.
 
-It needs the rights of a writer.`,
+It needs the rights of a writer, and with --sibling to read format.json there.`,
 		Example: "fencepost init --max-record 1MiB s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 	}

@@ -221,7 +221,7 @@ func lagTable(d lagDoc, now time.Time) []byte {
 		behind("consumer "+c.Name, c)
 	}
 	if d.More > 0 {
-		row("", "%d more consumers", d.More)
+		row("", "up to %s more", plural(d.More, "consumer"))
 	}
 	_ = w.Flush()
 	return b.Bytes()

@@ -54,7 +54,7 @@ func TestLagOfManyConsumers(t *testing.T) {
 	if len(d.Consumers) != 100 || d.Consumers[99].Name != "c099" || d.More != 23 {
 		t.Errorf("%d consumers and %d more", len(d.Consumers), d.More)
 	}
-	if got := must(t, "", "lag", log); !strings.Contains(got, "23 more consumers") {
+	if got := must(t, "", "lag", log); !strings.Contains(got, "up to 23 consumers more") {
 		t.Error(got)
 	}
 }

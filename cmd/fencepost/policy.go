@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"maps"
 	"regexp"
 	"slices"
@@ -29,7 +30,8 @@ func (a *app) policyCmd() *cobra.Command {
   doctor     reads, also the bucket's lifecycle rules and uploads, and probes the store:
              for doctor and verify
   bucket     for the bucket itself: refuses unconditional writes of the objects of a log or
-             a group, where Fencepost sends none
+             a group, where Fencepost sends none. It refuses, too, that backup and
+             restore replace a large damaged copy
 
 With --group the URL is that of a group of workers. A writer is a worker that writes the
 logs of partitions. A candidate is a worker without logs, as of exec --group. A compactor
@@ -76,6 +78,9 @@ It needs nothing: it sends no request.`,
 				}
 				p.allow(at, "Files", beside)
 			}
+			if b, err := json.Marshal(p); err == nil && len(b) > managedPolicy {
+				a.con.note("the policy has %d characters without spaces; a managed policy may have %d. Attach it to a role as an inline policy, or leave out statements", len(b), managedPolicy)
+			}
 			return a.print(p)
 		},
 	}
@@ -87,6 +92,9 @@ It needs nothing: it sends no request.`,
 	a.jsonFlag(c)
 	return c
 }
+
+// managedPolicy is how many characters a managed policy of IAM may have, spaces apart.
+const managedPolicy = 6144
 
 // literally escapes a prefix for IAM: a star in it must not stand for other logs.
 var literally = strings.NewReplacer("*", "${*}", "?", "${?}", "$", "${$}")
@@ -156,7 +164,7 @@ var rights = map[string][]right{
 	"writer": {
 		{"Create", putObject, []string{layout.FormatKey}},
 		{"Elect", putObject, []string{layout.LockPrefix}},
-		{"Append", putObject, []string{layout.DataPrefix, layout.ManifestPrefix}},
+		{"Append", uploadObject, []string{layout.DataPrefix, layout.ManifestPrefix}},
 		{"Files", uploadObject, []string{ownFiles}},
 		probes, cleans,
 		// Only where no compactor works. Without this right manifests pile up there.

@@ -67,7 +67,7 @@ const (
 // filesRights are what roles may do in a second store, which has files only: all of it may be
 // read besides. A candidate uses no files.
 var filesRights = map[string][]right{
-	"writer":    {{"Upload", uploadObject, []string{sharedPrefix, anyLogFiles}}, {"Clean", deleteObject, []string{sharedPrefix}}},
+	"writer":    {{"Upload", uploadObject, []string{sharedPrefix, anyLogFiles}}, {"Clean", deleteObject, []string{sharedPrefix + layout.TmpPrefix}}},
 	"compactor": {{"Prune", deleteObject, filesSwept}, {"Abort", abortUpload, filesSwept}, listUploads},
 	"reader":    {},
 	"publisher": {{"Publish", putObject, tableLog}, {"Prune", deleteObject, tableLog}},

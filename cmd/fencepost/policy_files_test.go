@@ -103,6 +103,9 @@ func TestPolicyFiles(t *testing.T) {
 	if n, _ := second.Len(); n != 2 { // the mark, and the live file
 		t.Errorf("%d objects in the second store", n)
 	}
+	if _, writer := as("writer"); writer.Delete(ctx, "_fencepost/00112233445566778899aabbccddeeff.json") == nil {
+		t.Error("a writer may delete the mark of another log")
+	}
 	// The compactor deletes no mark, and nothing of the published table.
 	for _, key := range []string{"_fencepost/00112233445566778899aabbccddeeff.json", "_delta_log/00000000000000000001.json", "part-0001.parquet"} {
 		if err := files.Delete(ctx, key); err == nil {
