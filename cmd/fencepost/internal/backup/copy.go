@@ -58,8 +58,8 @@ type transfer struct {
 	look   string
 	limits fence.Limits
 	note   func(format string, args ...any)
-	// own returns an error if the copy is not that of this call any more. It is asked before a copy that was
-	// whole is changed.
+	// own returns an error if the copy is not that of this call any more. It is asked after the copying, before
+	// anything is copied again.
 	own func(context.Context) error
 
 	done, total atomic.Int64

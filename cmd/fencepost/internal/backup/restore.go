@@ -276,7 +276,7 @@ func ageless(ctx context.Context, o *Options, places ...store.Store) error {
 		}
 		found, err := verify.Rules(ctx, st, nil)
 		switch {
-		case errors.Is(err, store.ErrDenied):
+		case errors.Is(err, store.ErrDenied), err != nil && o.NoVerify:
 		case err != nil:
 			return err
 		case len(found) > 0 && o.NoVerify:
