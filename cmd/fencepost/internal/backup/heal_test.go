@@ -3,8 +3,10 @@ package backup_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"iter"
 	"slices"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/leader"
@@ -697,6 +700,31 @@ func TestRestoredLogIsDamaged(t *testing.T) {
 		_, err := backup.Restore(t.Context(), to, rotting{back, prefix}, quick)
 		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "It was restored before") || !strings.Contains(err.Error(), "restore again, to an empty place") || strings.Contains(err.Error(), "delete what is") {
 			t.Errorf("%s: %v", prefix, err)
+		}
+	}
+}
+
+// TestCopyOfANewerVersion: in the place of a copy there is an object that a newer program has written. It is not taken for damage, and
+// not replaced.
+func TestCopyOfANewerVersion(t *testing.T) {
+	src, to := newLog(t), named("backup")
+	begun(t, src).long('a')
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	for key, body := range objects(t, src) {
+		if layout.KindOf(key) != layout.KindData || len(body) < 8<<10 {
+			continue
+		}
+		newer := bytes.Clone(body)
+		newer[4]++ // the version
+		binary.LittleEndian.PutUint32(newer[frame.HeaderSize-4:], crc32.Checksum(newer[:frame.HeaderSize-4], crc32.MakeTable(crc32.Castagnoli)))
+		if _, err := frame.DecodeHeader(newer); !errors.Is(err, fence.ErrFormat) {
+			t.Fatal(err)
+		}
+		fixture.Put(t, to, key, newer)
+		if _, err := backup.Make(t.Context(), src, to, nil); err == nil || !bytes.Equal(objects(t, to)[key], newer) {
+			t.Errorf("%s was replaced: %v", key, err)
 		}
 	}
 }

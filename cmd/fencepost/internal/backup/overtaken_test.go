@@ -1,6 +1,7 @@
 package backup_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -210,5 +211,47 @@ func TestMuchRot(t *testing.T) {
 		if err != nil || r.Healed != n || reads() > 14*n {
 			t.Errorf("%s: healed %d in %d reads, %v", name, r.Healed, reads(), err)
 		}
+	}
+}
+
+// TestOvertakenRestore: a restore sleeps while it reads its copy. Another one to the same place makes the log, which is used and
+// compacted. The first one wakes, ends, and writes nothing, also if what it reads is damaged.
+func TestOvertakenRestore(t *testing.T) {
+	src, to, back := newLog(t), named("backup"), named("back")
+	begun(t, src).long('a')
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	slow, before, segments := faultstore.New(back, nil), map[string][]byte{}, 0
+	met := slow.BeforeFirst(func(op faultstore.Op) bool {
+		return op.Kind == faultstore.Get && strings.HasPrefix(op.Key, layout.SegmentPrefix)
+	}, func(ctx context.Context) {
+		r, err := backup.Restore(ctx, to, back, quick)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		l := &life{t: t, st: back, epoch: uint64(r.Epoch)}
+		l.lead()
+		l.compact()
+		l.lead()
+		l.compact()
+		before, segments = objects(t, back), slow.Counts().Of(faultstore.Put, layout.SegmentPrefix)
+	})
+	_, err := backup.Restore(t.Context(), to, rotting{slow, layout.SegmentPrefix}, quick)
+	if !met() || err == nil || !strings.Contains(err.Error(), "There is a log in mem://back now") {
+		t.Errorf("%t, %v", met(), err)
+	}
+	if n := slow.Counts().Of(faultstore.Put, layout.SegmentPrefix); n > segments {
+		t.Errorf("%d segments were written, want %d", n, segments)
+	}
+	after := objects(t, back)
+	for key := range after {
+		if !bytes.Equal(after[key], before[key]) {
+			t.Errorf("%s was written", key)
+		}
+	}
+	if len(after) != len(before) {
+		t.Errorf("%d objects, want %d", len(after), len(before))
 	}
 }
