@@ -43,7 +43,7 @@ func TestEveryCauseHasItsError(t *testing.T) {
 		if known && e.lost() != c.Lost() {
 			t.Errorf("%q: the error %v is a loss: %v, the cause is one: %v", c, e, e.lost(), c.Lost())
 		}
-		if !errors.Is(e, ErrLost) || known == (e.Kind == ErrLost) || !known && !e.lost() {
+		if !errors.Is(e, ErrLost) || known == (e.Kind == ErrLost) || !known && !e.lost() { //nolint:errorlint // that one itself
 			t.Errorf("%q has the error %v", c, e)
 		}
 		if other, dup := kinds[e.Kind]; dup {
