@@ -191,11 +191,11 @@ func (x *examination) openFiles(ctx context.Context) {
 }
 
 // noFiles says why nobody looks into the store for the files of the log, and what to do.
-func (x *examination) noFiles() (why error, remedy string) {
+func (x *examination) noFiles() (remedy string, why error) {
 	if x.given() {
-		return errors.New("the store after --files is not that of the log, or cannot be read"), "first see what is said of the store for files"
+		return "first see what is said of the store for files", errors.New("the store after --files is not that of the log, or cannot be read")
 	}
-	return errors.New("that store is " + x.format.Files.Store), "give its URL with --files"
+	return "give its URL with --files", errors.New("that store is " + x.format.Files.Store)
 }
 
 // given tells whether there is a store after --files that the log, or that of a partition, may need.
@@ -209,7 +209,7 @@ func (x *examination) rules(ctx context.Context) {
 	case x.files != nil:
 		x.rulesOf(ctx, x.files, second)
 	case x.format.Files != nil:
-		err, remedy := x.noFiles()
+		remedy, err := x.noFiles()
 		x.cannot(second, err, remedy)
 	case x.grouped && x.given() && !x.Deep:
 		x.cannot(second, errors.New("only the logs of the partitions tell what they have there"), "run doctor with --deep")
@@ -316,7 +316,7 @@ func (x *examination) content(ctx context.Context) {
 		return
 	}
 	if x.format.Files != nil && x.given() && x.files == nil { // all files would seem to be lost
-		err, remedy := x.noFiles()
+		remedy, err := x.noFiles()
 		x.cannot(check, err, remedy)
 		return
 	}

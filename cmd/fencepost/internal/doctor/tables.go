@@ -19,7 +19,7 @@ func (x *examination) table(ctx context.Context) {
 	switch {
 	case x.format.Files == nil || x.files != nil:
 	case x.given():
-		err, remedy := x.noFiles()
+		remedy, err := x.noFiles()
 		x.cannot(check, err, remedy)
 		return
 	default:

@@ -125,8 +125,11 @@ func TestUnknownIsNoZero(t *testing.T) {
 			complete := false
 			for minute := range 30 {
 				s := state(h)
-				for metric, from := range map[string]int{"fencepost_log_unfolded_objects": 1, "fencepost_log_pins": 1, "fencepost_log_leader_leads": 0} {
-					known := s.Complete() || from == 0 && s.Log != nil && len(s.Log.Terms) > 0
+				var read outside.Parts
+				if s.Log != nil {
+					read = s.Log.Read
+				}
+				for metric, known := range map[string]bool{"fencepost_log_unfolded_objects": read.Manifest && read.Tail, "fencepost_log_pins": read.Pins, "fencepost_log_leader_leads": read.Leader} {
 					if got := testutil.CollectAndCount(outside.Collector(h), metric) > 0; got != known {
 						t.Fatalf("minute %d: %s is there: %t, known: %t", minute, metric, got, known)
 					}
@@ -201,7 +204,7 @@ func TestHandover(t *testing.T) {
 					for range 120 {
 						time.Sleep(time.Second)
 						s := state(h)
-						terms := []outside.Term{}
+						var terms []outside.Term
 						if s.Log != nil {
 							terms = s.Log.Terms
 						} else {

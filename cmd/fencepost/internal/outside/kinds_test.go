@@ -73,7 +73,7 @@ func wantKind(t *testing.T, h *outside.Hub, kind string) {
 
 // TestKindChanges: a place may become one of another kind, or nothing. A hub sees that, and forgets what was there.
 func TestKindChanges(t *testing.T) {
-	for from, make := range places {
+	for from, first := range places {
 		for to, then := range places {
 			if from == to {
 				continue
@@ -81,7 +81,7 @@ func TestKindChanges(t *testing.T) {
 			t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					mem := memstore.New(nil)
-					make(t, mem)
+					first(t, mem)
 					watching(t, 12, mem, func(h *outside.Hub, _ *atomic.Int64) {
 						time.Sleep(2 * time.Minute)
 						wantKind(t, h, from)
