@@ -53,7 +53,7 @@ func exported(hub *outside.Hub) http.Handler {
 	return operations(reg, seen(hub))
 }
 
-// seen tells whether each URL was read, and when.
+// seen tells whether each URL was looked at and some of it was read, and when.
 func seen(hub *outside.Hub) func() (bool, any) {
 	return func() (bool, any) {
 		type one struct {
@@ -65,7 +65,7 @@ func seen(hub *outside.Hub) func() (bool, any) {
 		all, ok := []one{}, true
 		for _, s := range states {
 			all = append(all, one{s.URL, s.Asked, s.Err})
-			ok = ok && s.Seen()
+			ok = ok && s.Looked()
 		}
 		return ok, all
 	}

@@ -79,7 +79,7 @@ func (w *watching) topOnce(ctx context.Context, hub *outside.Hub) error {
 		all, changed := hub.States()
 		var waits []string
 		for _, s := range all {
-			if s.Err == "" && !s.Complete() {
+			if s.Err == "" && !s.Looked() {
 				waits = append(waits, s.URL)
 			}
 		}

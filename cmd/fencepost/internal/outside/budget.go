@@ -115,8 +115,33 @@ func (f *frugal) Get(ctx context.Context, key string, opts *store.GetOptions) (*
 	}
 	heard := f.send(ctx, "get "+key)
 	obj, err := f.st.Get(ctx, key, opts)
-	heard(err)
-	return obj, err
+	if err != nil {
+		heard(err)
+		return obj, err
+	}
+	obj.Body = &body{ReadCloser: obj.Body, ended: heard}
+	return obj, nil
+}
+
+// body is what a request is answered with. It may stall, so the request ends when it is closed. Its users
+// close it once.
+type body struct {
+	io.ReadCloser
+	err   error // of reading it
+	ended func(error)
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	b.ended(b.err)
+	return b.ReadCloser.Close()
 }
 
 // send is called before a request, and what it returns after it.
@@ -126,8 +151,8 @@ func (f *frugal) send(ctx context.Context, request string) (heard func(error)) {
 	})
 	return func(err error) {
 		late.Stop()
-		switch e := (*store.Error)(nil); {
-		case err == nil || errors.As(err, &e) && e.Kind != nil:
+		switch {
+		case err == nil || answers(err):
 			f.answered()
 		case !errors.Is(context.Cause(ctx), context.Canceled): // else nobody wants the answer any more
 			f.failed(err)

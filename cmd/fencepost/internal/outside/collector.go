@@ -96,7 +96,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		if i == 0 {
 			ch <- prometheus.MustNewConstMetric(sheet.requests, prometheus.CounterValue, float64(s.Requests))
 		}
-		set(sheet.up, truth(s.Err == "" && s.Seen()))
+		if s.Err != "" || s.Seen() { // else it is not known yet: with many URLs the first look takes its time
+			set(sheet.up, truth(s.Err == ""))
+		}
 		if !s.Asked.IsZero() {
 			set(sheet.answered, stamp(s.Asked))
 		}
@@ -123,50 +125,68 @@ func stamp(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 type setter func(d *prometheus.Desc, v float64, labels ...string)
 
+// collectLog exports the parts that were read.
 func collectLog(l *Log, set setter) {
-	if len(l.Terms) > 0 && l.Terms[0].Known {
+	switch {
+	case len(l.Terms) > 0 && l.Terms[0].Known:
 		t := &l.Terms[0]
 		set(sheet.leads, truth(t.Leads()))
 		set(sheet.epoch, float64(t.Epoch))
 		set(sheet.leader, 1, t.Holder)
 		set(sheet.terms, stamp(t.From))
-	} else if l.Complete {
+	case len(l.Terms) == 0 && l.Read.Leader:
 		set(sheet.leads, 0)
 		set(sheet.epoch, 0)
 	}
-	if !l.Complete {
-		return // what is zero is not known yet
+	if l.Read.Compactor {
+		var compactor Term
+		if l.Compactor != nil {
+			compactor = *l.Compactor
+		}
+		set(sheet.compactorLeads, truth(compactor.Leads()))
+		set(sheet.compactorEpoch, float64(compactor.Epoch))
 	}
-	var compactor Term
-	if l.Compactor != nil {
-		compactor = *l.Compactor
+	if l.Read.Manifest {
+		collectManifest(l, set)
 	}
-	set(sheet.compactorLeads, truth(compactor.Leads()))
-	set(sheet.compactorEpoch, float64(compactor.Epoch))
-	set(sheet.records, float64(l.Records))
-	set(sheet.first, float64(l.First))
-	set(sheet.folded, float64(l.Folded))
-	set(sheet.unfolded, float64(l.Unfolded))
-	set(sheet.unfoldedMore, truth(l.More))
-	set(sheet.unfoldedRecords, float64(l.Records-min(l.Folded, l.Records)))
-	set(sheet.segments, float64(l.Segments))
-	set(sheet.files, float64(l.Files))
-	set(sheet.seals, float64(l.SealCount))
-	set(sheet.pruneMark, float64(l.PruneMark))
-	if !l.Written.IsZero() {
-		set(sheet.written, stamp(l.Written))
+	if l.Read.Pins {
+		set(sheet.pins, float64(l.PinCount))
 	}
-	if len(l.Manifests) > 0 {
-		set(sheet.manifest, float64(l.Manifests[0].Version))
-		set(sheet.manifestWritten, stamp(l.Manifests[0].Written))
+	if l.Read.PinVersions {
+		collectOldestPin(l, set)
 	}
-	set(sheet.edits, float64(l.Edits))
 	if p := l.Published; p != nil && !p.Gone {
 		set(sheet.published, float64(p.Version))
 		set(sheet.publishedEdits, float64(p.Edits))
 		set(sheet.publishedAt, stamp(p.At))
 	}
-	set(sheet.pins, float64(l.PinCount))
+}
+
+func collectManifest(l *Log, set setter) {
+	set(sheet.records, float64(l.Records))
+	set(sheet.first, float64(l.First))
+	set(sheet.folded, float64(l.Folded))
+	set(sheet.unfoldedRecords, float64(l.Records-min(l.Folded, l.Records)))
+	set(sheet.segments, float64(l.Segments))
+	set(sheet.files, float64(l.Files))
+	set(sheet.seals, float64(l.SealCount))
+	set(sheet.pruneMark, float64(l.PruneMark))
+	set(sheet.edits, float64(l.Edits))
+	if len(l.Manifests) > 0 {
+		set(sheet.manifest, float64(l.Manifests[0].Version))
+		set(sheet.manifestWritten, stamp(l.Manifests[0].Written))
+	}
+	if !l.Read.Tail {
+		return
+	}
+	set(sheet.unfolded, float64(l.Unfolded))
+	set(sheet.unfoldedMore, truth(l.More))
+	if !l.Written.IsZero() {
+		set(sheet.written, stamp(l.Written))
+	}
+}
+
+func collectOldestPin(l *Log, set setter) {
 	oldest := ^uint64(0)
 	for _, p := range l.Pins {
 		if p.Holder != "" && !p.Expired {
@@ -179,20 +199,19 @@ func collectLog(l *Log, set setter) {
 }
 
 func collectLock(l *Lock, set setter) {
-	if len(l.Terms) == 0 || !l.Terms[0].Known {
-		if l.Complete {
-			set(sheet.lockLeads, 0)
-			set(sheet.lockEpoch, 0)
+	switch {
+	case len(l.Terms) > 0 && l.Terms[0].Known:
+		t := &l.Terms[0]
+		set(sheet.lockLeads, truth(t.Leads()))
+		set(sheet.lockEpoch, float64(t.Epoch))
+		set(sheet.lockLeader, 1, t.Holder)
+		set(sheet.lockTerm, stamp(t.From))
+		if t.Leads() {
+			set(sheet.lockUntil, stamp(t.Until()))
 		}
-		return
-	}
-	t := &l.Terms[0]
-	set(sheet.lockLeads, truth(t.Leads()))
-	set(sheet.lockEpoch, float64(t.Epoch))
-	set(sheet.lockLeader, 1, t.Holder)
-	set(sheet.lockTerm, stamp(t.From))
-	if t.Leads() {
-		set(sheet.lockUntil, stamp(t.Until()))
+	case len(l.Terms) == 0 && l.Complete:
+		set(sheet.lockLeads, 0)
+		set(sheet.lockEpoch, 0)
 	}
 }
 

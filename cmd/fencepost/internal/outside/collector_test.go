@@ -24,7 +24,8 @@ const doc = "../../../../docs/metrics.md"
 func TestTable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	states := []outside.State{{URL: "a", Asked: now, Log: &outside.Log{
-		Complete: true, Terms: []outside.Term{{Epoch: 2, Known: true, Holder: "ann", State: "held", From: now}}, Compactor: &outside.Term{Epoch: 1, State: "expired"}, Tail: fence.Position{Epoch: 2, Seq: 4},
+		Read:  outside.Parts{Leader: true, Manifest: true, Tail: true, Compactor: true, Pins: true, PinVersions: true},
+		Terms: []outside.Term{{Epoch: 2, Known: true, Holder: "ann", State: "held", From: now}}, Compactor: &outside.Term{Epoch: 1, State: "expired"}, Tail: fence.Position{Epoch: 2, Seq: 4},
 		Written: now, Manifests: []outside.Manifest{{Version: 7, Written: now}}, PinCount: 2, Pins: []outside.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
 		Records: 10, Folded: 4, Unfolded: 3, Edits: 9, Published: &outside.Published{Version: 6, Edits: 8, At: now},
 	}}, {URL: "b", Err: "away", Group: &outside.Group{
@@ -90,5 +91,41 @@ func TestTable(t *testing.T) {
 		}
 	default:
 		t.Errorf("%s does not list what is exported; run go test -run TestTable -write in cmd/fencepost/internal/outside", doc)
+	}
+}
+
+// TestUnreadParts: what was not read is left out. A lock that was listed and not read is not nobody's.
+func TestUnreadParts(t *testing.T) {
+	pins, unread := []outside.Pin{{Holder: "x", Version: 3}, {}}, []outside.Term{{Epoch: 3}, {Epoch: 2, Known: true, State: "expired"}}
+	for name, c := range map[string]struct {
+		state outside.State
+		want  []string // beside the number of requests
+	}{
+		"nothing":  {outside.State{}, nil},
+		"failed":   {outside.State{Err: "away"}, []string{"watch_up"}},
+		"leader":   {outside.State{Log: &outside.Log{Read: outside.Parts{Leader: true}}}, []string{"watch_up", "log_leader_leads", "log_leader_epoch"}},
+		"listed":   {outside.State{Log: &outside.Log{Terms: unread, Complete: true, Read: outside.Parts{Leader: true}}}, []string{"watch_up"}},
+		"lock":     {outside.State{Lock: &outside.Lock{Terms: unread, Complete: true}}, []string{"watch_up"}},
+		"one pin":  {outside.State{Log: &outside.Log{Pins: pins, PinCount: 2, Read: outside.Parts{Pins: true}}}, []string{"watch_up", "log_pins"}},
+		"all pins": {outside.State{Log: &outside.Log{Pins: pins[:1], PinCount: 1, Read: outside.Parts{Pins: true, PinVersions: true}}}, []string{"watch_up", "log_pins", "log_oldest_pin_version"}},
+	} {
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(outside.CollectorOf([]outside.State{c.state}))
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"fencepost_watch_requests_total"}
+		for _, w := range c.want {
+			want = append(want, "fencepost_"+w)
+		}
+		var got []string
+		for _, f := range families {
+			got = append(got, f.GetName())
+		}
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
 	}
 }

@@ -14,16 +14,6 @@ import (
 
 const maxMoves = 200
 
-// patient is a clock whose timers last so long at least. It makes group.Observe look less often.
-type patient struct {
-	clock.Clock
-	least time.Duration
-}
-
-func (p patient) AfterFunc(d time.Duration, f func()) clock.Timer {
-	return p.Clock.AfterFunc(max(d, p.least), f)
-}
-
 // followGroup watches a group. A look takes a listing, and a request for the format and for each
 // member. With three members that is five, so there are two looks a minute. Beside that it looks now
 // and then whether the group is still there.
@@ -45,7 +35,8 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) error {
 		moves = g.Moves
 	}
 	h.mu.Unlock()
-	for s, err := range group.Observe(ctx, st, &group.Options{Clock: patient{h.clock, h.tick * 3 / 2}}) {
+	slow := &paced{Store: st, Clock: h.clock, pause: h.tick * 3 / 2, attempt: h.settle().Attempt}
+	for s, err := range group.Observe(ctx, slow, &group.Options{Clock: slow}) {
 		if err != nil {
 			return err
 		}

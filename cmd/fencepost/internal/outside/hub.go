@@ -77,7 +77,10 @@ func (h *Hub) States() ([]State, <-chan struct{}) {
 	defer h.mu.Unlock()
 	all := make([]State, len(h.states))
 	for i, s := range h.states {
-		s.Now, s.Requests = h.clock.Wall(), h.budget.Spent()
+		s.Now, s.Requests, s.Silence = h.clock.Wall(), h.budget.Spent(), max(3*h.tick, 2*time.Minute).Seconds()
+		if s.Kind == "group" { // with a long validity, only whileGroup asks often
+			s.Silence = max(s.Silence, (8*h.tick + time.Minute).Seconds())
+		}
 		all[i] = s
 	}
 	return all, h.changed
@@ -105,7 +108,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// follow watches one target. After an error it goes on a tick later.
+// follow watches one target, and after an error goes on.
 func (h *Hub) follow(ctx context.Context, i int, t Target) {
 	st := &frugal{st: t.Store, budget: h.budget, answered: func() { h.answered(i) }, failed: func(err error) {
 		if !h.once {
@@ -116,7 +119,7 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 			})
 		}
 	}}
-	for ctx.Err() == nil {
+	for failed := 0; ctx.Err() == nil; {
 		kind, format, err := h.kind(ctx, st)
 		if err == nil || errors.Is(err, manifest.ErrNotInitialized) {
 			h.update(i, func(s *State) { s.become(kind) })
@@ -124,11 +127,11 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 		switch {
 		case err != nil:
 		case kind == "log":
-			err = h.followLog(ctx, i, st, format)
+			h.followLog(ctx, i, st, format)
 		case kind == "group":
 			err = h.followGroup(ctx, i, st)
 		default:
-			err = h.followLock(ctx, i, st)
+			h.followLock(ctx, i, st)
 		}
 		if ctx.Err() != nil {
 			return
@@ -137,7 +140,10 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 		if h.once {
 			return
 		}
-		_ = clock.Sleep(ctx, h.clock, h.tick)
+		if failed++; err == nil {
+			failed = 0
+		}
+		_ = clock.Sleep(ctx, h.clock, h.pause(failed))
 	}
 }
 
@@ -155,33 +161,6 @@ func (h *Hub) answered(i int) {
 func (h *Hub) failed(i int, err error) {
 	if err != nil {
 		h.update(i, func(s *State) { s.Err, s.passing = err.Error(), false })
-	}
-}
-
-// repeat looks again and again, a tick after the last look, until other reports that something else is
-// there. A look that has failed is made again as it was. What earlier looks have shown stays.
-func (h *Hub) repeat(ctx context.Context, i int, other func() (bool, error), look func(n int) error) error {
-	for n, failed := 0, false; ; {
-		var err error
-		if n%8 == 7 || failed {
-			var is bool
-			if is, err = other(); is {
-				return nil
-			}
-		}
-		if err == nil {
-			err = look(n)
-		}
-		if ctx.Err() != nil || h.once {
-			return err
-		}
-		if failed = err != nil; !failed {
-			n++
-		}
-		h.failed(i, err)
-		if err := clock.Sleep(ctx, h.clock, h.tick); err != nil {
-			return err
-		}
 	}
 }
 

@@ -10,27 +10,19 @@ import (
 
 // followLock watches a place that has a lock and no log, until something else is there. A tick reads the
 // newest lock. Each eighth lists the locks too, and looks what is there.
-func (h *Hub) followLock(ctx context.Context, i int, st store.Store) error {
+func (h *Hub) followLock(ctx context.Context, i int, st store.Store) {
 	f := h.follower(st)
-	other := func() (bool, error) {
+	f.jobs.place.do = func(ctx context.Context) error {
 		kind, _, err := h.kind(ctx, st)
-		return errors.Is(err, manifest.ErrNotInitialized) || err == nil && kind != "lock", err
+		if errors.Is(err, manifest.ErrNotInitialized) || err == nil && kind != "lock" {
+			return errElsewhere
+		}
+		return err
 	}
-	return h.repeat(ctx, i, other, func(n int) error {
-		if err := f.findLeader(ctx, n%8 == 0); err != nil {
-			return err
-		}
-		h.update(i, func(s *State) { s.Lock = f.lock() })
-		if err := f.history(ctx); err != nil {
-			return err
-		}
-		f.complete = true
-		h.update(i, func(s *State) { s.Lock, s.Err = f.lock(), "" })
-		return nil
-	})
+	h.repeat(ctx, i, []*job{&f.jobs.place, &f.jobs.leader, &f.jobs.past}, func(s *State) { s.Lock = f.lock() })
 }
 
 // lock is what a follower knows of a place without a log.
 func (f *follower) lock() *Lock {
-	return &Lock{Store: f.st.Traits().Name, Complete: f.complete, Terms: f.leaderships()}
+	return &Lock{Store: f.st.Traits().Name, Complete: f.jobs.leader.done, Terms: f.leaderships()}
 }

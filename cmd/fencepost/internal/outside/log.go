@@ -23,7 +23,6 @@ const (
 	maxManifests = 60
 	maxSeals     = 500
 	maxSamples   = 240
-	maxPins      = 200
 )
 
 // maxValidityMS is the longest validity that an election accepts.
@@ -32,20 +31,21 @@ const maxValidityMS = 24 * 3600 * 1000
 // follower watches one log, or one lock without a log. It is for one goroutine.
 type follower struct {
 	*Hub
-	st       store.Store
-	log      *state.Log // nil: there is only a lock
-	complete bool       // every job was done once
+	st   store.Store
+	log  *state.Log // nil: there is only a lock
+	jobs struct{ place, leader, manifest, compactor, pins, published, versions, past job }
 
 	locks     map[uint64]store.Info // of the leaders, by epoch
 	terms     map[uint64]Term
 	newest    uint64 // the newest epoch that has a lock
+	unlisted  int    // how often the newest lock was read since the locks were listed
 	beat      beat   // of the newest lock
 	compactor *Term
 	compacts  beat // of the compactors' newest lock
 	m         *state.Manifest
 	manifests []Manifest
 	slots     slots
-	pins      map[string]Pin
+	pins      map[string]keptPin
 	pinCount  int
 	published published
 	samples   []Sample
@@ -54,49 +54,40 @@ type follower struct {
 // followLog watches a log until something else, or another log, is in its place. A tick reads the newest
 // lock: one request. Each second tick reads the newest manifest and lists what was appended: three. Each
 // eighth lists the locks and the pins, and looks for the compactor, for what was published, and whether the
-// log is still there: seven at most. So eight ticks take 27 requests or less, which leaves some for the locks
-// of past leaders.
-func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manifest.Format) error {
-	log := state.With(st, format, &state.Options{Settle: h.settle(), Clock: h.clock})
+// log is still there: seven at most. So eight ticks take 27 requests or less, which leaves some for pins and
+// for the locks of past leaders.
+func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manifest.Format) {
 	f := h.follower(st)
-	f.log, f.pins, f.slots.seals = log, map[string]Pin{}, map[fence.Epoch]uint64{}
-	other := func() (bool, error) {
+	f.log, f.pins, f.slots.seals = f.state(format), map[string]keptPin{}, map[fence.Epoch]uint64{}
+	f.jobs.place.do = func(ctx context.Context) error {
 		now, err := manifest.ReadFormat(ctx, st, h.settle())
-		return errors.Is(err, manifest.ErrNotInitialized) || err == nil && now.Log != format.Log, err
+		if errors.Is(err, manifest.ErrNotInitialized) || err == nil && now.Log != format.Log {
+			return errElsewhere
+		}
+		return err
 	}
-	return h.repeat(ctx, i, other, func(n int) error {
-		for _, job := range f.jobs(n) {
-			if err := job(ctx); err != nil {
-				return err
-			}
-			view := f.view() // at once: the next request may have to wait for its turn
-			h.update(i, func(s *State) { s.Log = view })
-		}
-		if err := f.history(ctx); err != nil {
-			return err
-		}
-		f.complete = true
-		view := f.view()
-		h.update(i, func(s *State) { s.Log, s.Err = view, "" })
-		return nil
-	})
+	j := &f.jobs
+	all := []*job{&j.place, &j.leader, &j.manifest, &j.compactor, &j.pins, &j.published, &j.versions, &j.past}
+	h.repeat(ctx, i, all, func(s *State) { s.Log = f.view() })
 }
 
 // follower returns one that knows nothing yet.
 func (h *Hub) follower(st store.Store) *follower {
-	return &follower{Hub: h, st: st, locks: map[uint64]store.Info{}, terms: map[uint64]Term{}}
+	f := &follower{Hub: h, st: st, locks: map[uint64]store.Info{}, terms: map[uint64]Term{}}
+	j := &f.jobs
+	j.place = job{every: 8, wait: 8}
+	j.leader = job{every: 1, do: f.findLeader}
+	j.manifest = job{every: 2, do: f.readChain}
+	j.compactor = job{every: 8, do: f.readCompactor}
+	j.pins = job{every: 8, do: f.listPins}
+	j.published = job{every: 8, do: f.readPublished, aside: true} // the rights to read a log may not cover the table
+	j.versions = job{every: 1, do: func(ctx context.Context) error { return f.spare(ctx, f.readPin) }}
+	j.past = job{every: 1, do: func(ctx context.Context) error { return f.spare(ctx, f.past) }}
+	return f
 }
 
-// jobs are those of a tick, the most important first.
-func (f *follower) jobs(n int) []func(context.Context) error {
-	jobs := []func(context.Context) error{func(ctx context.Context) error { return f.findLeader(ctx, n%8 == 0) }}
-	if n%2 == 0 {
-		jobs = append(jobs, f.readManifest, f.findTail)
-	}
-	if n%8 == 0 {
-		jobs = append(jobs, f.readCompactor, f.listPins, f.readPublished)
-	}
-	return jobs
+func (f *follower) state(format manifest.Format) *state.Log {
+	return state.With(f.st, format, &state.Options{Settle: f.settle(), Clock: f.clock})
 }
 
 func (f *follower) lead() *Term {
@@ -106,9 +97,10 @@ func (f *follower) lead() *Term {
 
 // findLeader reads the newest lock. If nobody leads by it, a later one may be there already. So who leads is
 // not in doubt until the next tick when one leader follows another.
-func (f *follower) findLeader(ctx context.Context, list bool) error {
+func (f *follower) findLeader(ctx context.Context) error {
+	f.unlisted++
 	for {
-		listed := list || f.newest == 0 || !f.lead().Leads()
+		listed := f.unlisted >= 8 || f.newest == 0 || !f.lead().Leads()
 		if listed {
 			if err := f.listLocks(ctx); err != nil {
 				return err
@@ -126,7 +118,7 @@ func (f *follower) listLocks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.locks, f.newest = locks, max(f.newest, newest)
+	f.locks, f.newest, f.unlisted = locks, max(f.newest, newest), 0
 	maps.DeleteFunc(f.terms, func(e uint64, _ Term) bool { _, ok := locks[e]; return !ok && e != f.newest })
 	return nil
 }
@@ -218,11 +210,11 @@ func (f *follower) term(ctx context.Context, prefix string, epoch uint64) (Term,
 	return t, info.Version, nil
 }
 
-// history reads the locks of past leaders, as far as the budget allows.
-func (f *follower) history(ctx context.Context) error {
+// spare does something as often as there is more to do and the budget has room to spare.
+func (f *follower) spare(ctx context.Context, do func(context.Context) (more bool, err error)) error {
 	for more := true; more && f.budget.spare(); {
 		var err error
-		if more, err = f.past(ctx); err != nil {
+		if more, err = do(ctx); err != nil {
 			return err
 		}
 	}
@@ -259,11 +251,37 @@ func (f *follower) past(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
+// readChain reads the newest manifest, and then lists what was appended.
+func (f *follower) readChain(ctx context.Context) error {
+	if err := f.readManifest(ctx); err != nil {
+		return err
+	}
+	return f.findTail(ctx)
+}
+
+// newestManifest returns the newest manifest. A backup of the same log may have been restored in its place: then
+// there is only an older one than f.log has seen, which is damage to it. So if there is damage a second time, the
+// store is asked once more, as if nothing was known. By then it is known that the log is there.
+func (f *follower) newestManifest(ctx context.Context) (*state.Manifest, error) {
+	m, err := f.log.Newest(ctx)
+	if errors.Is(err, fence.ErrCorrupt) && f.jobs.manifest.failed > 0 {
+		anew := f.state(f.log.Format())
+		if older, err := anew.Newest(ctx); err == nil && older.Version > 0 {
+			f.log = anew
+			return older, nil
+		}
+	}
+	return m, err
+}
+
 // readManifest reads the newest manifest, and notes who wrote it.
 func (f *follower) readManifest(ctx context.Context) error {
-	m, err := f.log.Newest(ctx)
+	m, err := f.newestManifest(ctx)
 	if err != nil {
 		return err
+	}
+	if f.m != nil && (m.Version < f.m.Version || m.Tail().Position.Before(f.m.Tail().Position)) { // restored
+		f.m, f.manifests, f.samples, f.slots = nil, nil, nil, slots{seals: map[fence.Epoch]uint64{}}
 	}
 	last := f.m
 	f.m = m
@@ -313,67 +331,6 @@ func (f *follower) readCompactor(ctx context.Context) error {
 	}
 	f.compacts.look(&t, version, f.clock.Now())
 	f.compactor = &t
-	return nil
-}
-
-// pinDoc is the JSON of a pin, as docs/format.md has it.
-type pinDoc struct {
-	Version uint64    `json:"version"`
-	Name    string    `json:"name"`
-	Holder  string    `json:"holder"`
-	Created time.Time `json:"created"`
-	Renewed time.Time `json:"renewed"`
-	TTL     string    `json:"ttl"`
-	Expired bool      `json:"expired"`
-}
-
-// listPins lists the pins, and reads those that are new as far as the budget allows.
-func (f *follower) listPins(ctx context.Context) error {
-	now, n := map[string]Pin{}, 0
-	for info, err := range store.ListAll(ctx, f.st, layout.PinPrefix, nil, f.settle()) {
-		if err != nil {
-			return err
-		}
-		id, ok := layout.ParsePinKey(info.Key)
-		if !ok {
-			continue
-		}
-		if n++; len(now) >= maxPins {
-			continue
-		}
-		p, known := f.pins[id]
-		if !known {
-			p = Pin{ID: id}
-		}
-		if !info.LastModified.IsZero() {
-			p.Renewed = info.LastModified
-		}
-		now[id] = p
-	}
-	gone := 0
-	for id, p := range now {
-		over := p.Holder != "" && !p.Expired && f.clock.Wall().After(p.Renewed.Add(time.Duration(p.TTL*float64(time.Second))))
-		if p.Holder != "" && !over || !f.budget.spare() {
-			continue // a pin that is over may be found expired
-		}
-		key := layout.PinKey(id)
-		body, _, err := store.Read(ctx, f.st, key, &store.ReadOptions{Limit: 64 << 10, Settle: f.settle()})
-		var d pinDoc
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			delete(now, id)
-			gone++
-			continue
-		case err != nil:
-			return err
-		case document.Decode(key, body, &d) != nil:
-			continue
-		}
-		ttl, _ := time.ParseDuration(d.TTL)
-		p.Name, p.Holder, p.Version, p.Created, p.TTL, p.Expired = d.Name, d.Holder, d.Version, d.Created, ttl.Seconds(), d.Expired
-		now[id] = p
-	}
-	f.pins, f.pinCount = now, n-gone
 	return nil
 }
 

@@ -16,26 +16,32 @@ type State struct {
 	// Err is why the last request failed; empty if it did not.
 	Err     string `json:"error,omitempty"`
 	passing bool   // the next answer clears Err
+	looked  bool   // a whole look at a log or lock has ended, and some of it was read
 	// Requests to the store so far. Interval is how often the leader is looked at.
 	Requests uint64  `json:"requests"`
 	Interval float64 `json:"interval_seconds"`
+	// Silence is how long the store may be asked nothing. If Asked is longer ago, it does not answer.
+	Silence float64 `json:"silence_seconds"`
 
 	Log   *Log   `json:"log,omitempty"`
 	Group *Group `json:"group,omitempty"`
 	Lock  *Lock  `json:"lock,omitempty"`
 }
 
-// Seen reports whether it was read at least once.
+// Seen reports whether some of it was read.
 func (s *State) Seen() bool { return s.Log != nil || s.Group != nil || s.Lock != nil }
 
 // become forgets what was there before, if something else is there now.
 func (s *State) become(kind string) {
 	if s.Kind != kind {
-		s.Kind, s.Log, s.Group, s.Lock = kind, nil, nil, nil
+		s.Kind, s.Log, s.Group, s.Lock, s.looked = kind, nil, nil, nil, false
 	}
 }
 
-// Complete reports whether all of it was looked at once.
+// Looked reports whether a whole look at it has ended. Parts that fail are not waited for.
+func (s *State) Looked() bool { return s.looked || s.Group != nil }
+
+// Complete reports whether all of it was read once, perhaps except pins and past leaders.
 func (s *State) Complete() bool {
 	return s.Group != nil || s.Log != nil && s.Log.Complete || s.Lock != nil && s.Lock.Complete
 }
@@ -44,7 +50,7 @@ func (s *State) Complete() bool {
 // that only leads.
 type Lock struct {
 	Store string `json:"store"`
-	// Complete says that all was looked at once.
+	// Complete says that the locks were read once.
 	Complete bool `json:"complete"`
 	// Terms are the leaderships, the newest first. Older ones may be missing.
 	Terms []Term `json:"terms"`
@@ -56,8 +62,10 @@ type Log struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 
-	// Complete says that all was looked at once. Before, what is zero here is not known.
+	// Complete says that all parts were read once.
 	Complete bool `json:"complete"`
+	// Read says which parts were. What is zero in another one is not known.
+	Read Parts `json:"read"`
 
 	// Terms are the leaderships, the newest first. Older ones may be missing.
 	Terms     []Term `json:"terms"`
@@ -91,8 +99,21 @@ type Log struct {
 	// nil if there is none.
 	Edits     uint64     `json:"edits"`
 	Published *Published `json:"published,omitempty"`
+	// PublishedErr is why it was not read. That does not count as a failure of the log.
+	PublishedErr string `json:"published_error,omitempty"`
 	// Rates are the numbers of records at some times, the oldest first.
 	Rates []Sample `json:"samples"`
+}
+
+// Parts of a log, and whether each was read once.
+type Parts struct {
+	Leader    bool `json:"leader"`
+	Manifest  bool `json:"manifest"`
+	Tail      bool `json:"tail"`
+	Compactor bool `json:"compactor"`
+	// Pins were listed. PinVersions: also each of Log.Pins was read.
+	Pins        bool `json:"pins"`
+	PinVersions bool `json:"pin_versions"`
 }
 
 // Published is what the newest version of a Delta table says of a log.

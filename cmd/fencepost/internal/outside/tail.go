@@ -19,6 +19,7 @@ const maxListed = 2 * page
 
 // slots is what listings have shown of the chain.
 type slots struct {
+	known   bool // a listing was made
 	tail    fence.Position
 	seals   map[fence.Epoch]uint64 // the slots of seals from the floor on
 	written time.Time
@@ -38,9 +39,9 @@ func (f *follower) findTail(ctx context.Context) error {
 	_, sealed := s.seals[floor.Epoch]
 	asks := false
 	switch {
-	case s.tail.Epoch > 0 && s.tail.Epoch < noted.Epoch && !s.tail.Before(floor) && !s.more:
+	case s.known && s.tail.Epoch < noted.Epoch && !s.tail.Before(floor):
 		from = s.tail // a new leader: find the seal of the last one
-	case floor.Epoch < noted.Epoch && !sealed && s.asked != floor:
+	case floor.Epoch < noted.Epoch && (s.more || !sealed) && s.asked != floor:
 		from, asks = floor, true // nobody knows yet how many slots the epochs between have
 	}
 	maps.DeleteFunc(s.seals, func(e fence.Epoch, _ uint64) bool { return e < floor.Epoch })
@@ -57,16 +58,21 @@ func (f *follower) findTail(ctx context.Context) error {
 			}
 		}
 	}
-	if from != noted || floor.Epoch == noted.Epoch {
-		s.more = s.tail.Epoch < noted.Epoch
+	switch {
+	case s.tail.Epoch < noted.Epoch:
+		s.more = true
+	case asks, floor.Epoch == noted.Epoch:
+		s.more = false
 	}
 	if s.tail.Before(noted) {
 		s.tail = noted
 	}
+	s.known = true
 	return nil
 }
 
-// walk follows the chain over the slots that were listed.
+// walk follows the chain over the slots that were listed. Seals that earlier listings have shown count too: from may
+// be after one.
 func (f *follower) walk(from fence.Position, filled map[fence.Epoch]map[uint64]slot) {
 	s := &f.slots
 	s.tail = from
@@ -75,13 +81,16 @@ func (f *follower) walk(from fence.Position, filled map[fence.Epoch]map[uint64]s
 		for epoch[s.tail.Seq] == data {
 			s.tail.Seq++
 		}
-		if epoch[s.tail.Seq] != seal {
+		if epoch[s.tail.Seq] == seal {
+			s.seals[s.tail.Epoch] = s.tail.Seq
+		}
+		end, sealed := s.seals[s.tail.Epoch]
+		if !sealed {
 			return
 		}
-		s.seals[s.tail.Epoch] = s.tail.Seq
 		next := f.after(s.tail.Epoch, filled)
 		if next == 0 {
-			s.tail.Seq++ // its successor has written nothing yet
+			s.tail.Seq = end + 1 // its successor has written nothing yet
 			return
 		}
 		s.tail = fence.Position{Epoch: next, Seq: 1}
@@ -192,13 +201,21 @@ func (f *follower) view() *Log {
 	format := f.log.Format()
 	v := &Log{
 		Store: f.st.Traits().Name, ID: format.Log.String(), Created: format.Created, Compactor: f.compactor,
-		Complete: f.complete, Tail: f.slots.tail, Written: f.slots.written, Manifests: append([]Manifest{}, f.manifests...), Rates: append([]Sample{}, f.samples...),
+		Tail: f.slots.tail, Written: f.slots.written, Manifests: append([]Manifest{}, f.manifests...), Rates: append([]Sample{}, f.samples...),
 	}
 	v.Terms, v.Pins, v.Seals = f.leaderships(), []Pin{}, []Seal{} // not null in JSON
-	v.Published = f.published.state
+	j := &f.jobs
+	v.Read = Parts{Leader: j.leader.done, Manifest: f.m != nil, Tail: f.slots.known, Compactor: j.compactor.done, Pins: j.pins.done, PinVersions: f.pinsRead()}
+	v.Complete = v.Read.Leader && v.Read.Manifest && v.Read.Tail && v.Read.Compactor && v.Read.Pins
+	if j.published.failed < 2 {
+		v.Published = f.published.state
+	}
+	if j.published.err != nil {
+		v.PublishedErr = j.published.err.Error()
+	}
 	v.PinCount = f.pinCount
 	for _, p := range f.pins {
-		v.Pins = append(v.Pins, p)
+		v.Pins = append(v.Pins, p.Pin)
 	}
 	slices.SortFunc(v.Pins, func(a, b Pin) int { return strings.Compare(a.ID, b.ID) })
 	if m := f.m; m != nil {

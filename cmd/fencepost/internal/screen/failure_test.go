@@ -27,11 +27,23 @@ func TestNotRead(t *testing.T) {
 	}
 }
 
+// TestPartsThatWereRead: what was read is drawn although another part cannot be read, and nothing else.
+func TestPartsThatWereRead(t *testing.T) {
+	out := screen.Render([]outside.State{{URL: "x", Now: now, Asked: now, Err: "data cannot be read", Log: &outside.Log{
+		Read: outside.Parts{Leader: true, Manifest: true}, Records: 7, Manifests: []outside.Manifest{{Version: 4}}, PublishedErr: "denied", Terms: []outside.Term{{Epoch: 2}},
+	}}}, 100, 0, false)
+	for want, there := range map[string]bool{"data cannot be read": true, "leader     not read yet": true, "records    7": true, "manifest   4": true, "published  not read: denied": true, "tail": false, "not folded": false, "pins": false, "nobody": false} {
+		if strings.Contains(out, want) != there {
+			t.Errorf("%q is there: %t\n%s", want, !there, out)
+		}
+	}
+}
+
 // TestNothingMovesTheCursor: whatever is in the store.
 func TestNothingMovesTheCursor(t *testing.T) {
 	const evil = "\x1b[2J\u009b2J\u202e"
 	out := screen.Render([]outside.State{{URL: evil, Now: now, Log: &outside.Log{
-		Complete: true, Terms: []outside.Term{{Epoch: 2, Known: true, Holder: evil, State: evil}, {Epoch: 1, Known: true, Holder: evil, State: evil, From: now}},
+		Read: outside.Parts{Manifest: true, Pins: true}, PublishedErr: evil, Terms: []outside.Term{{Epoch: 2, Known: true, Holder: evil, State: evil}, {Epoch: 1, Known: true, Holder: evil, State: evil, From: now}},
 		Manifests: []outside.Manifest{{By: evil}}, Pins: []outside.Pin{{Holder: "x", Name: evil}},
 	}}, {URL: "y", Now: now, Group: &outside.Group{Name: evil, Members: []outside.Member{{Identity: evil}}}}}, 100, 0, false)
 	if strings.ContainsAny(out, "\x1b\u009b\u202e") {

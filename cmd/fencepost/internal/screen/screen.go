@@ -104,26 +104,44 @@ func (d *sheet) row(name, format string, args ...any) {
 	d.line(fmt.Sprintf("%-11s", name) + fmt.Sprintf(format, args...))
 }
 
+// log draws the parts of a log that were read.
 func (d *sheet) log(l *outside.Log, now time.Time) {
 	d.line("")
-	d.leader("leader", l.Terms, l.Complete, now)
-	if !l.Complete {
-		return // what is zero is not known yet
-	}
+	d.leader("leader", l.Terms, l.Read.Leader, now)
 	if l.Compactor != nil {
 		d.leader("compactor", []outside.Term{*l.Compactor}, true, now)
 	}
+	if l.Read.Manifest {
+		d.chain(l, now)
+	}
+	if l.Read.Pins {
+		d.row("pins", "%s", pins(l.Pins, l.PinCount))
+	}
+	if p := l.Published; p != nil {
+		d.row("published", "%s", table(p, l.Behind(), now))
+	}
+	if l.PublishedErr != "" {
+		d.painted(amber, "published  not read: "+l.PublishedErr)
+	}
+	d.timeline(l.Terms, now)
+	d.terms(l.Terms, now)
+}
+
+// chain draws the records and where they are.
+func (d *sheet) chain(l *outside.Log, now time.Time) {
 	d.row("records", "%s, of these %s folded into %d segments%s", comma(l.Records), comma(l.Folded), l.Segments, given(l.First))
-	newest := "of an unknown time"
-	if !l.Written.IsZero() {
-		newest = ago(l.Written, now)
+	if l.Read.Tail {
+		newest := "of an unknown time"
+		if !l.Written.IsZero() {
+			newest = ago(l.Written, now)
+		}
+		d.row("tail", "%v; newest object %s", l.Tail, newest)
+		atLeast := ""
+		if l.More {
+			atLeast = "at least "
+		}
+		d.row("floor", "%v; %s%s objects are not folded, %s records", l.Floor, atLeast, humanize.Comma(int64(l.Unfolded)), comma(l.Records-min(l.Folded, l.Records)))
 	}
-	d.row("tail", "%v; newest object %s", l.Tail, newest)
-	atLeast := ""
-	if l.More {
-		atLeast = "at least "
-	}
-	d.row("floor", "%v; %s%s objects are not folded, %s records", l.Floor, atLeast, humanize.Comma(int64(l.Unfolded)), comma(l.Records-min(l.Folded, l.Records)))
 	if len(l.Manifests) > 0 {
 		m := l.Manifests[0]
 		by := ""
@@ -132,12 +150,6 @@ func (d *sheet) log(l *outside.Log, now time.Time) {
 		}
 		d.row("manifest", "%d, written %s%s", m.Version, ago(m.Written, now), by)
 	}
-	d.row("pins", "%s", pins(l.Pins, l.PinCount))
-	if p := l.Published; p != nil {
-		d.row("published", "%s", table(p, l.Behind(), now))
-	}
-	d.timeline(l.Terms, now)
-	d.terms(l.Terms, now)
 }
 
 // table says what is published of a log.
@@ -176,10 +188,10 @@ func given(first uint64) string {
 	return "; those before " + comma(first) + " were given up"
 }
 
-func (d *sheet) leader(name string, terms []outside.Term, complete bool, now time.Time) {
+func (d *sheet) leader(name string, terms []outside.Term, read bool, now time.Time) {
 	head := fmt.Sprintf("%-11s", name)
 	switch {
-	case !complete && (len(terms) == 0 || !terms[0].Known):
+	case !read && len(terms) == 0, len(terms) > 0 && !terms[0].Known:
 		d.painted(faint, head+"not read yet")
 	case len(terms) == 0:
 		d.painted(amber, head+"nobody yet")

@@ -15,7 +15,7 @@ var now = time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 
 func states() []outside.State {
 	return []outside.State{{URL: "s3://bucket/orders", Now: now, Asked: now.Add(-2 * time.Second), Requests: 1234, Log: &outside.Log{
-		Complete: true, Terms: []outside.Term{
+		Complete: true, Read: outside.Parts{Leader: true, Manifest: true, Tail: true, Compactor: true, Pins: true}, Terms: []outside.Term{
 			{Epoch: 3, Known: true, Holder: "bob", State: "held", From: now.Add(-10 * time.Minute), To: now, Renewals: 100},
 			{Epoch: 2, Known: true, Holder: "evil\x1b[2Jname", State: "expired", From: now.Add(-50 * time.Minute), To: now.Add(-12 * time.Minute), Reason: "lapsed"},
 			{Epoch: 1},
