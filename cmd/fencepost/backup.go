@@ -146,7 +146,7 @@ func (k *copying) run(ctx context.Context, a *app, from, to store.Store, probing
 	a.con.done()
 	if err != nil {
 		if r != nil && r.Objects > r.Present {
-			a.con.note("copied %s before it ended; the same command goes on from there", plural(r.Objects-r.Present, "object"))
+			a.con.note("copied %s before it ended", plural(r.Objects-r.Present, "object"))
 		}
 		return nil, err
 	}

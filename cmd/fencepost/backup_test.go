@@ -65,7 +65,7 @@ func TestBackup(t *testing.T) {
 		t.Error(out)
 	}
 	// Not over a log that is in use, with words on what to do.
-	if r := run(t, "", "restore", to, restored); r.status != 1 || !strings.Contains(r.err, "restore to an empty place") || strings.Contains(r.err, "before it ended") {
+	if r := run(t, "", "restore", to, restored); r.status != 1 || !strings.Contains(r.err, "`fencepost verify` checks it") || strings.Contains(r.err, "before it ended") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	if r := run(t, "", "backup", url, restored); r.status != 1 || !strings.Contains(r.err, "give a place of its own") {
@@ -125,6 +125,25 @@ func TestRestoreOverAnotherLog(t *testing.T) {
 	}
 	if n != 1 {
 		t.Errorf("%d objects stand where the restore was refused, want 1", n)
+	}
+}
+
+// TestBackupEndsEarly: a backup that ends with an error says how much it has copied. It does not say that the same command goes on:
+// that depends on the error, which says what to do.
+func TestBackupEndsEarly(t *testing.T) {
+	url := freshURL(t)
+	must(t, "first\n", "append", url)
+	must(t, "", "compact", url)
+	must(t, "second\n", "append", url)
+	st := openStore(t, url)
+	for info, err := range st.List(t.Context(), layout.SegmentPrefix, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Put(t, st, info.Key, []byte("cut"))
+	}
+	if r := run(t, "", "backup", url, freshURL(t)); r.status != 1 || !strings.Contains(r.err, "before it ended") || strings.Contains(r.err, "goes on") {
+		t.Errorf("status %d: %s", r.status, r.err)
 	}
 }
 

@@ -106,7 +106,13 @@ func (t *transfer) rottenFrom(ctx context.Context, at fence.Position) (rotten []
 func (t *transfer) healAll(ctx context.Context, keys []string) error {
 	defer beat(t.tell)()
 	for _, key := range keys {
-		if err := t.heal(ctx, item{key: key, size: -1}); err != nil {
+		it := item{key: key, size: -1}
+		if kind := layout.KindOf(key); kind == layout.KindSegment || kind == layout.KindFile {
+			if n, ok := t.present(key); ok { // keep has seen to it that this is the right size
+				it.size = n
+			}
+		}
+		if err := t.heal(ctx, it); err != nil {
 			return err
 		}
 	}

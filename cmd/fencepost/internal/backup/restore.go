@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/files"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
@@ -106,13 +107,14 @@ func readNote(ctx context.Context, from store.Store) (n restored, err error) {
 // beside looks whether an error of a restore comes from an update of the backup that was completed meanwhile: that
 // deletes what only the version before needs. Then this is said instead.
 func (n *restored) beside(ctx context.Context, from, to store.Store, err error) error {
+	original, _ := errors.AsType[*originalError](err)
 	switch now, nerr := readNote(ctx, from); {
 	case err == nil, nerr != nil:
 		return err
 	case now.Version != n.Version || now.Log != n.Log:
 		return fmt.Errorf("the backup in %s was brought up to date meanwhile, from version %d to %d: restore to an empty place. %s: %w",
 			from.Traits().Name, n.Version, now.Version, standing(ctx, to, ", and can be deleted unless another restore to there still runs"), err)
-	case errors.Is(err, errGone) && (now.Run != n.Run || now.updating != n.updating): // with a newer lock
+	case (errors.Is(err, errGone) || original != nil) && (now.Run != n.Run || now.updating != n.updating): // with a newer lock, or healed
 		return fmt.Errorf("the backup in %s was brought up to date meanwhile: run the same command again: %w", from.Traits().Name, err)
 	}
 	return err
@@ -123,7 +125,7 @@ func (n *restored) beside(ctx context.Context, from, to store.Store, err error) 
 func standing(ctx context.Context, to store.Store, noLog string) string {
 	switch _, err := manifest.ReadFormat(ctx, to, nil); {
 	case err == nil:
-		return fmt.Sprintf("There is a log in %s now, which this restore or another one has made: leave it as it is, and run the same command again, which checks it", to.Traits().Name)
+		return fmt.Sprintf("There is a log in %s now, which this restore or another one has made: leave it as it is. `fencepost verify` checks it", to.Traits().Name)
 	case errors.Is(err, manifest.ErrNotInitialized):
 		return fmt.Sprintf("What is in %s is no log%s", to.Traits().Name, noLog)
 	default:
@@ -156,11 +158,13 @@ func (t *transfer) listed(ctx context.Context, n restored) (items []item, source
 		return nil, nil, fmt.Errorf("the backup in %s has no manifest of version %d: it was brought up to date meanwhile, or it is damaged; nothing was copied; run this again, and if that says the same, restore another backup", t.from.Traits().Name, n.Version)
 	}
 	for key, size := range source {
+		kind := layout.KindOf(key)
+		lock := kind == layout.KindLock || kind == layout.KindCompactorLock
 		_, there := t.have[key]
-		there = there && layout.KindOf(key) == layout.KindLock // an earlier call may have deposed its holder
+		there = there && lock // an earlier call may have deposed its holder
 		if key != NoteKey && key != layout.FormatKey && !strings.HasPrefix(key, layout.TmpPrefix) && !there {
 			t.total.Add(size)
-			if kind := layout.KindOf(key); kind == layout.KindLock || kind == layout.KindCompactorLock {
+			if lock {
 				size = -1 // a backup that is made meanwhile may replace it
 			}
 			items = append(items, item{key: key, size: size})
@@ -177,7 +181,11 @@ func (t *transfer) restore(ctx context.Context, n restored, items []item, source
 		return err
 	}
 	t.limits = f.Limits
-	if err := ageless(ctx, o, t.to, o.Files); err != nil {
+	second := o.Files
+	if second != nil { // rules for what others keep there do not matter
+		second = files.View(second, f.Log)
+	}
+	if err := ageless(ctx, o, t.to, second); err != nil {
 		return err
 	}
 	// guard:restore-probed. A restore probes the place of the log before it writes anything there, as for a
@@ -234,7 +242,7 @@ func (t *transfer) unsound(ctx context.Context, err error) error {
 	if !errors.Is(err, fence.ErrCorrupt) {
 		return err
 	}
-	return fmt.Errorf("%w. %s", err, standing(ctx, t.to, ". Run the same command again: it copies what is damaged. If that fails too, run `fencepost verify --copy` on the backup; if the backup is damaged, restore another one, to an empty place"))
+	return fmt.Errorf("%w. %s", err, standing(ctx, t.to, ". Run the same command again: it copies what is damaged, if it can. If that fails too, run `fencepost verify --copy` on the backup: if the backup is sound, restore it to an empty place; if it is damaged, restore another one to there"))
 }
 
 // ends sets which records a copy has, as far as that is known without reading it.
@@ -294,14 +302,21 @@ func (t *transfer) fits(source map[string]int64) error {
 		want, ok := source[key]
 		w, _, name := t.way(key)
 		switch {
-		case strings.HasPrefix(key, layout.TmpPrefix), layout.KindOf(key) == layout.KindLock:
+		case strings.HasPrefix(key, layout.TmpPrefix), layout.KindOf(key) == layout.KindLock, layout.KindOf(key) == layout.KindCompactorLock:
 		case !ok:
 			return fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", w.to.Traits().Name, name)
+		case size < want && unique(key): // it was cut, and is copied again; a longer one stays, since then the backup is cut
 		case size != want:
 			return fmt.Errorf("%s is not empty: its %s has %d bytes, and that of the backup has %d; nothing was copied; restore to an empty place", w.to.Traits().Name, name, size, want)
 		}
 	}
 	return nil
+}
+
+// unique reports whether the name of an object is in no other history, so that the one in the destination is its copy.
+func unique(key string) bool {
+	kind := layout.KindOf(key)
+	return kind == layout.KindSegment || kind == layout.KindFile || kind == layout.KindList
 }
 
 // recheck checks again what an earlier call has restored, if nobody has used the log since.
@@ -334,7 +349,7 @@ func recheck(ctx context.Context, to store.Store, n restored, report *Report, o 
 	case err != nil:
 		return err
 	case m.Version != n.Version, rec.Holder != layout.RestoreHolder:
-		return fmt.Errorf("there is a log in %s already: it is the log of the backup, and has been used since; nothing was copied; restore to an empty place", name)
+		return fmt.Errorf("there is a log in %s already: it is that of the backup, and has another version or has been used since; nothing was copied; `fencepost verify` checks it. Restore to another place only if this log is not wanted", name)
 	}
 	if err = n.Chain.endOf(ctx, to, &f, m, "the backup may still have them"); err == nil {
 		report.Epoch = rec.Epoch + 1
