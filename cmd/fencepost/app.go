@@ -203,6 +203,18 @@ func wantArgs(least, most int) cobra.PositionalArgs {
 // store opens the store at a URL. Only verbs that make logs create a directory: with a
 // mistyped path to read from, the user should not find an empty log there.
 func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, error) {
+	st, err := a.opened(ctx, raw, create)
+	if err == nil {
+		err = a.reach(ctx, st)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newWatched(st, a.con), nil
+}
+
+// opened opens a store like the method store, and asks nothing of it.
+func (a *app) opened(ctx context.Context, raw string, create bool) (store.Store, error) {
 	typed := raw
 	u, err := url.Parse(raw)
 	if err == nil && u.Scheme == "file" && !create {
@@ -224,13 +236,7 @@ func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, 
 	if errors.Is(err, store.ErrInvalid) {
 		err = &kindError{errUsage, err}
 	}
-	if err == nil {
-		err = a.reach(ctx, st)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return newWatched(st, a.con), nil
+	return st, err
 }
 
 // logStore opens the store of a log that exists.

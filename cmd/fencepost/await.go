@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -17,11 +18,19 @@ const awaitPause = time.Second
 // awaitLog waits until there is a log at a URL. The verbs that run until they are stopped do so, since
 // they may be started before the first writer.
 func (a *app) awaitLog(ctx context.Context, url string, g *gauges) error {
-	looks := 0
-	return a.await(ctx, url, "log", "the first append, or fencepost init, makes it", g, func(st store.Store) error {
+	looks, told := 0, false
+	return a.await(ctx, url, "log", "the first append, or fencepost init, makes it", g, func(st store.Store, waits bool) error {
 		_, err := manifest.ReadFormat(ctx, st, nil)
-		if looks++; looks%60 == 1 { // once a minute: it lists
-			err = orphaned(ctx, st, err)
+		if looks++; looks%60 != 1 || !errors.Is(err, manifest.ErrNotInitialized) {
+			return err
+		}
+		found := orphaned(ctx, st, err) // once a minute: it lists
+		if !waits || !errors.Is(found, fence.ErrCorrupt) {
+			return found
+		}
+		if !told { // there was nothing when the wait began: the log is being restored, and format.json comes last
+			told = true
+			a.con.note("%s; waiting goes on", line(found))
 		}
 		return err
 	})
@@ -30,7 +39,7 @@ func (a *app) awaitLog(ctx context.Context, url string, g *gauges) error {
 // awaitGroup waits until there is a group at a URL.
 func (a *app) awaitGroup(ctx context.Context, url string, g *gauges) error {
 	told := false
-	return a.await(ctx, url, "group", "its first worker makes it", g, func(st store.Store) error {
+	return a.await(ctx, url, "group", "its first worker makes it", g, func(st store.Store, _ bool) error {
 		_, err := group.Partitions(ctx, st)
 		if errors.Is(err, group.ErrNoGroup) && !told {
 			told = true
@@ -42,8 +51,8 @@ func (a *app) awaitGroup(ctx context.Context, url string, g *gauges) error {
 	})
 }
 
-// await calls look until it finds what it looks for, or fails otherwise.
-func (a *app) await(ctx context.Context, url, what, remedy string, g *gauges, look func(store.Store) error) error {
+// await calls look until it finds what it looks for, or fails otherwise. It tells look whether it waits already.
+func (a *app) await(ctx context.Context, url, what, remedy string, g *gauges, look func(st store.Store, waits bool) error) error {
 	var st store.Store
 	for told := false; ; {
 		var err error
@@ -53,7 +62,7 @@ func (a *app) await(ctx context.Context, url, what, remedy string, g *gauges, lo
 			}
 		}
 		if err == nil {
-			err = look(st)
+			err = look(st, told)
 		}
 		// A directory that is not there has no log yet. A bucket is probably mistyped.
 		missing := errors.Is(err, manifest.ErrNotInitialized) || errors.Is(err, group.ErrNoGroup) ||

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -47,6 +49,43 @@ func TestAwait(t *testing.T) {
 }
 
 func appendOne(t *testing.T, url string) { must(t, "one\n", "append", newLog(t, url)) }
+
+// TestAwaitARestore: a verb that waits goes on while the log is being restored: then there are objects, and no format.json
+// yet. One that begins then ends, since that may as well be damage.
+func TestAwaitARestore(t *testing.T) {
+	from, to := memURL(t), fileURL(t)
+	appendOne(t, from)
+	address, errs, _ := background(t, nil, "cat", "--follow", "--listen", "127.0.0.1:0", to)
+	eventually(t, "it waits", func() bool { return strings.Contains(errs.String(), "there is no log yet") })
+	st, part := openStore(t, from), openStore(t, to)
+	var format []byte
+	for info, err := range st.List(t.Context(), "", nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _, err := store.Read(t.Context(), st, info.Key, &store.ReadOptions{Limit: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Key == layout.FormatKey {
+			format = b
+			continue
+		}
+		fixture.Put(t, part, info.Key, b)
+	}
+	eventually(t, "it says what it sees", func() bool { return strings.Contains(errs.String(), "has no format.json") })
+	if !strings.Contains(errs.String(), "; waiting goes on\n") {
+		t.Fatal(errs)
+	}
+	if r := run(t, "", "cat", "--follow", to); r.status == 0 || !strings.Contains(r.err, "has no format.json") {
+		t.Errorf("%+v", r)
+	}
+	fixture.Put(t, part, layout.FormatKey, format)
+	eventually(t, "it reads the log", func() bool {
+		_, body := get(t, address+"/metrics")
+		return strings.Contains(body, "\nfencepost_reader_records_total 1\n")
+	})
+}
 
 // TestAwaitEnds: a signal ends the wait, and a verb that ends by itself does not wait.
 func TestAwaitEnds(t *testing.T) {

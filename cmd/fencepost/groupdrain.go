@@ -50,7 +50,7 @@ It needs the rights to read and to create objects.`,
 }
 
 func (a *app) drain(ctx context.Context, st store.Store, who string, wait bool) error {
-	d := draining{mine: map[int]bool{}, began: time.Now()}
+	d := draining{mine: map[int]bool{}, maybe: map[int]bool{}, began: time.Now()}
 	var m group.Member
 	var validity time.Duration
 	err := a.follow(ctx, st, func(s *group.Status) (done bool, err error) {
@@ -58,7 +58,7 @@ func (a *app) drain(ctx context.Context, st store.Store, who string, wait bool) 
 		if m, err = find(s, who); err == nil {
 			d.name, d.who = m.Name, person(&m)
 			for _, p := range s.Moving {
-				d.mine[p] = true // perhaps away from it
+				d.maybe[p] = true
 			}
 		}
 		return true, err
@@ -137,18 +137,19 @@ func (a *app) drained(ctx context.Context, st store.Store, d *draining) error {
 type draining struct {
 	name, who string
 	began     time.Time
-	// mine are the partitions that were seen to be its own, or to move when the drain began. Others
-	// wait for others.
-	mine   map[int]bool
-	s      *group.Status
-	index  int // of the member in s
-	moving []int
-	dead   time.Time // since when no member is live; zero: one is
+	// mine are the partitions that were seen to be its own. Maybe are those that moved already when the drain began:
+	// nobody says from whom, so they are not waited for longer than three validities. Others wait for others.
+	mine, maybe map[int]bool
+	s           *group.Status
+	index       int       // of the member in s
+	moving      []int     // from it
+	unsure      []int     // move, perhaps from it
+	dead        time.Time // since when no member is live; zero: one is
 }
 
 // look takes in what an observer sees. It reports whether the member has left.
 func (d *draining) look(s *group.Status, now time.Time) (done bool) {
-	d.s, d.moving = s, nil
+	d.s, d.moving, d.unsure = s, nil, nil
 	d.index = slices.IndexFunc(s.Members, func(m group.Member) bool { return m.Name == d.name })
 	if d.index < 0 || s.Members[d.index].Expired {
 		return true
@@ -157,8 +158,12 @@ func (d *draining) look(s *group.Status, now time.Time) (done bool) {
 		d.mine[p] = d.mine[p] || owner == d.index
 	}
 	for _, p := range s.Moving {
-		if d.mine[p] && s.Owners[p] != d.index {
+		switch {
+		case s.Owners[p] == d.index: // to it
+		case d.mine[p]:
 			d.moving = append(d.moving, p)
+		case d.maybe[p] && now.Sub(d.began) < 3*s.Validity:
+			d.unsure = append(d.unsure, p)
 		}
 	}
 	switch live := slices.ContainsFunc(s.Members, live); {
@@ -167,7 +172,7 @@ func (d *draining) look(s *group.Status, now time.Time) (done bool) {
 	case d.dead.IsZero():
 		d.dead = now
 	}
-	return s.Members[d.index].Owned == 0 && len(d.moving) == 0
+	return s.Members[d.index].Owned == 0 && len(d.moving)+len(d.unsure) == 0
 }
 
 func live(m group.Member) bool { return !m.Expired && !m.Lapsed }
@@ -196,6 +201,9 @@ func (d *draining) left() string {
 		if len(to) > 0 {
 			all += " to " + strings.Join(to, ", ")
 		}
+	}
+	if len(d.unsure) > 0 {
+		all += "; " + some(d.unsure) + " moving, perhaps from it"
 	}
 	others := slices.ContainsFunc(d.s.Members, func(x group.Member) bool { return x.Name != d.name && live(x) && !x.Leaving })
 	switch {

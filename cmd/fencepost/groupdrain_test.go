@@ -123,6 +123,26 @@ func TestDrainingCountsItsOwn(t *testing.T) {
 	}
 }
 
+// TestDrainingOfAnIdleMember: what moved when the drain began may move from the member. It is not waited for longer than
+// three validities.
+func TestDrainingOfAnIdleMember(t *testing.T) {
+	now := time.Now()
+	d := draining{name: "aa", who: "ada", mine: map[int]bool{}, maybe: map[int]bool{2: true}, began: now}
+	s := &group.Status{
+		Validity: time.Second, Owners: []int{1, 1, 2}, Moving: []int{1, 2},
+		Members: []group.Member{{Name: "aa", Identity: "ada"}, {Name: "bb", Identity: "bob", Owned: 2}, {Name: "cc", Identity: "cyd", Owned: 1}},
+	}
+	if d.look(s, now.Add(2*time.Second)) {
+		t.Error("it does not wait")
+	}
+	if got := d.left(); got != "it owns 0 partitions; 1 partition (2) moving, perhaps from it" {
+		t.Error(got)
+	}
+	if !d.look(s, now.Add(3*time.Second)) {
+		t.Error("it waits for the moves of others: " + d.left())
+	}
+}
+
 // TestGroupStatusThroughAnOutage: group status --watch says that the store fails, goes on, and prints nothing twice.
 func TestGroupStatusThroughAnOutage(t *testing.T) {
 	url := memURL(t)

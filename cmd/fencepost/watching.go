@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"iter"
+	"net/url"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -60,17 +63,21 @@ func (w *watching) hub(ctx context.Context, urls []string, once bool) (*outside.
 	return outside.New(targets, &outside.Options{PerMinute: w.perMinute, Once: once}), nil
 }
 
-// stores opens all stores at once: each may take as long as --timeout. One that does not answer keeps nobody from
-// watching the others. It may answer later, unless there is only one look.
+// stores opens all stores at once: each may take as long as --timeout. One that does not answer, or whose directory is
+// missing, keeps nobody from watching the others. It may be there later, unless there is only one look.
 func (w *watching) stores(ctx context.Context, urls []string, once bool) ([]store.Store, error) {
 	stores, errs := make([]store.Store, len(urls)), make([]error, len(urls))
 	var all sync.WaitGroup
 	for i, url := range urls {
 		all.Go(func() {
 			st, err := w.store(ctx, url, false)
-			if errors.Is(err, store.ErrUnreachable) && !once && ctx.Err() == nil {
+			if missing := errors.Is(err, store.ErrNoBucket); (missing || errors.Is(err, store.ErrUnreachable)) && !once && ctx.Err() == nil {
 				w.con.note("%s; watching goes on, and tries again", line(err))
-				st, err = w.open(ctx, url)
+				if missing {
+					st, err = w.later(url), nil
+				} else {
+					st, err = w.opened(ctx, url, false)
+				}
 			}
 			stores[i], errs[i] = st, err
 		})
@@ -83,6 +90,55 @@ func (w *watching) stores(ctx context.Context, urls []string, once bool) ([]stor
 	}
 	return stores, nil
 }
+
+// later is a store that can perhaps be opened later: each request tries again. A hub only reads, so it has no other methods.
+type later struct {
+	store.Store // nil
+	name        string
+	open        func(context.Context) (store.Store, error)
+
+	mu sync.Mutex
+	st store.Store
+}
+
+func (w *watching) later(raw string) store.Store {
+	l := &later{name: raw, open: func(ctx context.Context) (store.Store, error) { return w.opened(ctx, raw, false) }}
+	if u, err := url.Parse(raw); err == nil { // as the store itself will name it
+		l.name = (&url.URL{Scheme: u.Scheme, Path: filepath.Clean(u.Path)}).String()
+	}
+	return l
+}
+
+func (l *later) opened(ctx context.Context) (store.Store, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var err error
+	if l.st == nil {
+		l.st, err = l.open(ctx)
+	}
+	return l.st, err
+}
+
+func (l *later) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	st, err := l.opened(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return st.Get(ctx, key, opts)
+}
+
+func (l *later) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		st, err := l.opened(ctx)
+		if err != nil {
+			yield(store.Info{}, err)
+			return
+		}
+		st.List(ctx, prefix, opts)(yield)
+	}
+}
+
+func (l *later) Traits() store.Traits { return store.Traits{Name: l.name} }
 
 // run watches until ctx ends, and says when a look at a URL fails, and when one succeeds again.
 func (w *watching) run(ctx context.Context, hub *outside.Hub) error {

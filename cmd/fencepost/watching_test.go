@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -56,6 +59,49 @@ func TestWatchingBegins(t *testing.T) {
 	began := time.Now()
 	if r := inProcessOn(t, open, "top", "--once", "--timeout", "100ms", good, bad); r.status != 1 || !strings.Contains(r.err, "did not answer") || time.Since(began) > 20*time.Second {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestWatchingADirectoryThatIsMissing: it keeps nobody from watching the others, is not made, and is watched when it
+// is there.
+func TestWatchingADirectoryThatIsMissing(t *testing.T) {
+	good, missing := newLog(t, memURL(t)), fileURL(t)
+	dir := strings.TrimPrefix(missing, "file://")
+	up := func(url, value string) *regexp.Regexp {
+		return regexp.MustCompile(`fencepost_watch_up{url="` + regexp.QuoteMeta(url) + `"} ` + value + `\n`)
+	}
+	address, errs, _ := background(t, nil, "exporter", "--listen", "127.0.0.1:0", "--requests-per-minute", "6000", good, missing)
+	eventually(t, "the good one is up, and the other not", func() bool {
+		_, body := get(t, address+"/metrics")
+		return up(good, "1").MatchString(body) && up(missing, "0").MatchString(body)
+	})
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(errs.String(), "watching goes on, and tries again") {
+		t.Errorf("%v, %s", err, errs)
+	}
+	newLog(t, missing)
+	eventually(t, "it is up", func() bool {
+		_, body := get(t, address+"/metrics")
+		return up(missing, "1").MatchString(body)
+	})
+	if r := run(t, "", "top", "--once", fileURL(t)); r.status != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestWatchingMakesNoDirectory: nor does one whose store did not answer at first.
+func TestWatchingMakesNoDirectory(t *testing.T) {
+	var opened atomic.Pointer[string]
+	open := func(ctx context.Context, url string) (store.Store, error) {
+		opened.Store(&url)
+		st, err := store.Open(ctx, memURL(t))
+		f := faultstore.New(st, nil)
+		f.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Err: io.ErrUnexpectedEOF} })
+		return f, err
+	}
+	_, _, stop := backgroundOn(t, open, nil, "exporter", "--timeout", "100ms", "--listen", "127.0.0.1:0", fileURL(t))
+	stop()
+	if url := *opened.Load(); !strings.HasSuffix(url, "?create=false") {
+		t.Error(url)
 	}
 }
 
