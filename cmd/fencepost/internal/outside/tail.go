@@ -17,32 +17,27 @@ import (
 // maxListed bounds how many objects a look lists: two pages.
 const maxListed = 2 * page
 
-// slots is what listings have shown of the chain.
+// slots is what listings have shown of the chain, without a gap from the floor to tail.
 type slots struct {
 	known   bool // a listing was made
 	tail    fence.Position
 	seals   map[fence.Epoch]uint64 // the slots of seals from the floor on
+	beyond  int                    // how many a listing has shown after tail, in epochs before the one that is noted
 	written time.Time
-	// more: the epochs between the floor and the one that is noted have more slots than a look
-	// lists. So it is not known how many, until the floor has passed asked.
-	more  bool
-	asked fence.Position
-	least int // how many a look has listed there
 }
 
 // findTail lists what was appended since the last look. A live leader notes how far it is, so
-// the listing begins there: it is short, however busy the log is.
+// the listing begins there: it is short, however busy the log is. If there are epochs before, it begins where
+// the last look has ended, to find their seals. So a look that has much to catch up on leaves a part of it to the next.
 func (f *follower) findTail(ctx context.Context) error {
 	s := &f.slots
 	noted, floor := f.m.Tail().Position, f.m.Floor.Position
-	from := noted
-	_, sealed := s.seals[floor.Epoch]
-	asks := false
-	switch {
-	case s.known && s.tail.Epoch < noted.Epoch && !s.tail.Before(floor):
-		from = s.tail // a new leader: find the seal of the last one
-	case floor.Epoch < noted.Epoch && (s.more || !sealed) && s.asked != floor:
-		from, asks = floor, true // nobody knows yet how many slots the epochs between have
+	from := s.tail
+	if from.Before(floor) {
+		from = floor
+	}
+	if from.Epoch >= noted.Epoch {
+		from = noted
 	}
 	maps.DeleteFunc(s.seals, func(e fence.Epoch, _ uint64) bool { return e < floor.Epoch })
 	filled, err := f.list(ctx, from)
@@ -50,26 +45,25 @@ func (f *follower) findTail(ctx context.Context) error {
 		return err
 	}
 	f.walk(from, filled)
-	if asks {
-		s.asked, s.least = floor, 0
-		for e, epoch := range filled {
-			if e < noted.Epoch {
-				s.least += len(epoch)
+	s.known, s.beyond = true, 0
+	for e, epoch := range filled { // not every store lists in order
+		for seq := range epoch {
+			if e < noted.Epoch && !(fence.Position{Epoch: e, Seq: seq}).Before(s.tail) {
+				s.beyond++
 			}
 		}
 	}
 	switch {
-	case s.tail.Epoch < noted.Epoch:
-		s.more = true
-	case asks, floor.Epoch == noted.Epoch:
-		s.more = false
-	}
-	if s.tail.Before(noted) {
+	case f.behind():
+		_, err = f.list(ctx, noted) // when the newest object came
+	case s.tail.Before(noted):
 		s.tail = noted
 	}
-	s.known = true
-	return nil
+	return err
 }
+
+// behind reports whether it is not known yet where the epochs before the one that is noted end.
+func (f *follower) behind() bool { return f.slots.tail.Epoch < f.m.Tail().Position.Epoch }
 
 // walk follows the chain over the slots that were listed. Seals that earlier listings have shown count too: from may
 // be after one.
@@ -151,7 +145,7 @@ func (f *follower) after(e fence.Epoch, filled map[fence.Epoch]map[uint64]slot) 
 	return 0
 }
 
-// unfolded counts the objects from the floor to the tail.
+// unfolded counts the objects from the floor to the tail. More: there are more.
 func (f *follower) unfolded() (n int, more bool) {
 	at, tail := f.m.Floor.Position, f.slots.tail
 	count := func(to uint64) {
@@ -169,14 +163,18 @@ func (f *follower) unfolded() (n int, more bool) {
 		count(f.slots.seals[e] + 1)
 		at = fence.Position{Epoch: e + 1, Seq: 1}
 	}
-	if f.slots.more {
-		n = max(n, f.slots.least)
-	}
 	if at.Epoch < tail.Epoch {
 		at = fence.Position{Epoch: tail.Epoch, Seq: 1}
 	}
-	count(tail.Seq)
-	return n, f.slots.more
+	if tail.Epoch >= at.Epoch {
+		count(tail.Seq)
+	}
+	if f.behind() {
+		at = fence.Position{Seq: 1}
+		count(f.m.Tail().Position.Seq)
+		n += f.slots.beyond
+	}
+	return n, f.behind()
 }
 
 // leaderships are those that a follower knows, the newest first.
@@ -221,6 +219,9 @@ func (f *follower) view() *Log {
 	if m := f.m; m != nil {
 		v.Floor, v.Records, v.First, v.Folded = m.Floor.Position, m.Tail().Offset, m.First(), m.Floor.Offset
 		v.Unfolded, v.More = f.unfolded()
+		if f.behind() {
+			v.Tail = m.Tail().Position
+		}
 		v.Segments, v.SealCount = len(m.Segments)+paged(m.SegmentPages), len(m.Seals)+paged(m.SealPages)
 		v.Files, v.PruneMark = m.Live(), int64(m.PruneMark)
 		v.Edits = m.Edits
