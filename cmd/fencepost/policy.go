@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/internal/layout"
@@ -57,7 +58,7 @@ It needs nothing: it sends no request.`,
 			case err != nil:
 				return err
 			case !slices.Contains(roles, role):
-				return usage("--role is %s, not %q", strings.Join(roles, ", "), role)
+				return usage("--role is %s, not %q", english.WordSeries(roles, "or"), role)
 			case role == "bucket" && files == "":
 				return a.print(bucketPolicy(at))
 			case role == "bucket":

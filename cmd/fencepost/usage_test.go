@@ -142,7 +142,7 @@ func TestBadInput(t *testing.T) {
 		"truncate too far":       {"truncate --before 5 " + log, "", 1, []string{"compact first"}},
 		"watching a dry run":     {"compact --watch --dry-run " + log, "", 2, []string{"exclude each other"}},
 		"a negative age":         {"compact --retain-age -1h " + log, "", 2, []string{`--retain-age is "-1h": it must not be negative`}},
-		"no role":                {"policy s3://bucket/x", "", 2, []string{"--role is candidate, compactor, reader, writer or bucket"}},
+		"no role":                {"policy s3://bucket/x", "", 2, []string{"--role is candidate, compactor, doctor, publisher, reader, writer or bucket"}},
 		"a directory bucket":     {"policy --role writer s3://b--use1-az4--x-s3/x", "", 2, []string{"s3express:CreateSession"}},
 		"an alias in a policy":   {"policy --role writer s3://ap-1-s3alias/x", "", 2, []string{"the access point's"}},
 		"a policy for a disk":    {"policy --role writer file:///x", "", 2, []string{"s3://bucket/prefix"}},
