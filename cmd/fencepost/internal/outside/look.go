@@ -34,18 +34,18 @@ func (h *Hub) repeat(ctx context.Context, i int, jobs []*job, show func(*State))
 		if ctx.Err() != nil || errors.Is(err, errElsewhere) {
 			return
 		}
-		any := slices.ContainsFunc(jobs, func(j *job) bool { return j.done })
-		failures := failures(jobs)
+		read := slices.ContainsFunc(jobs, func(j *job) bool { return j.done })
+		why := failures(jobs)
 		h.update(i, func(s *State) {
-			if any {
+			if read {
 				show(s)
 			}
-			s.looked, s.Err, s.passing = any, failures, false
+			s.looked, s.Err, s.passing = read, why, false
 		})
 		if h.once {
 			return
 		}
-		if failed++; failures == "" {
+		if failed++; why == "" {
 			failed = 0
 		}
 		if clock.Sleep(ctx, h.clock, h.pause(failed)) != nil {

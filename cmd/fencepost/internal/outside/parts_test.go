@@ -417,16 +417,16 @@ type stalling struct {
 func (s *stalling) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
 	obj, err := s.Store.Get(ctx, key, opts)
 	if err == nil && s.stalls.Load() {
-		obj.Body = io.NopCloser(stalled{ctx})
+		obj.Body = io.NopCloser(stalled(ctx.Done()))
 	}
 	return obj, err
 }
 
-type stalled struct{ ctx context.Context }
+type stalled <-chan struct{}
 
 func (s stalled) Read([]byte) (int, error) {
-	<-s.ctx.Done()
-	return 0, context.Cause(s.ctx)
+	<-s
+	return 0, context.Canceled
 }
 
 // TestGroupOfManyIsAway: also with many URLs, that a group's store stalls or hangs is told soon, and it is read again

@@ -491,7 +491,7 @@ func TestManyUnfolded(t *testing.T) {
 		n := lead(t, l.Mem, "y")
 		n.append(t, 10)
 		time.Sleep(time.Minute) // until it has noted how far it is
-		watching(t, 12, &sick{Store: l.Mem, sorted: true}, func(h *outside.Hub, count *atomic.Int64) {
+		watching(t, 12, &sick{Store: l.Mem, sorted: true}, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(20 * time.Second)
 			if v := state(h).Log; !v.More || v.Unfolded < 2000 || v.Unfolded > 3013 || v.Tail != logtest.At(3, 11) {
 				t.Errorf("%d of 3,013, more %v, tail %v", v.Unfolded, v.More, v.Tail)
@@ -501,7 +501,7 @@ func TestManyUnfolded(t *testing.T) {
 				t.Errorf("%d of 3,013, more %v, tail %v", v.Unfolded, v.More, v.Tail)
 			}
 		})
-		watching(t, 12, l.Mem, func(h *outside.Hub, count *atomic.Int64) {
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(3 * time.Minute)
 			v := state(h).Log
 			if !v.More || v.Unfolded < 2000 || v.Unfolded > 3013 || v.Tail != logtest.At(3, 11) {
