@@ -82,6 +82,10 @@ func TestServeHost(t *testing.T) {
 	url := newLog(t, memURL(t))
 	address, _, _ := background(t, nil, "serve", "--listen", ":0", url)
 	port := address[strings.LastIndex(address, ":"):]
+	_, r := dial(t, "127.0.0.1"+port, "GET /healthz HTTP/1.0\r\n\r\n") // as HAProxy checks
+	if b, err := io.ReadAll(r); err != nil || !strings.HasPrefix(string(b), "HTTP/1.0 200") {
+		t.Errorf("without a host: %s %v", b, err)
+	}
 	for host, want := range map[string]int{
 		"localhost" + port: 200, "LOCALHOST": 200, "127.0.0.1" + port: 200, "[::1]" + port: 200, "[::1]": 200, "192.0.2.7" + port: 200,
 		"evil.example" + port: 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "127.1": 421,

@@ -78,10 +78,11 @@ func fromHere(r *http.Request) bool {
 }
 
 // unforged reports whether no foreign page can have made up a host. Whoever owns a domain can let a name in it lead
-// to this machine. Then a browser takes that page and this server for one. Nobody can do so with an address.
+// to this machine. Then a browser takes that page and this server for one. Nobody can do so with an address. No browser
+// leaves the host out: health checks with HTTP/1.0 do.
 func unforged(host string) bool {
 	name := hostname(host)
-	return name == "localhost" || net.ParseIP(name) != nil
+	return host == "" || name == "localhost" || net.ParseIP(name) != nil
 }
 
 func hostname(host string) string {

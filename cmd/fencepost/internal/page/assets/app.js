@@ -27,7 +27,7 @@ const leads = t => !!t && (t.state === "held" || t.state === "draining");
 // ending is how a term before the newest has ended. Its last look may have been before its end.
 const ending = t => leads(t) ? "its end was not seen" : t.reason || t.state || "";
 // stale tells whether what is shown is old: the server is gone, or the store fails or is silent.
-const silent = s => known(s.asked) && at(s.now) - at(s.asked) > Math.max(3 * s.interval_seconds, 120) * 1000;
+const silent = s => known(s.asked) && at(s.now) - at(s.asked) > s.silence_seconds * 1000;
 const stale = s => page.lost || !!s.error || silent(s);
 
 function clock(ms, withDay) {
@@ -175,16 +175,19 @@ function extent(log) {
   const text = `Records ${count(log.first)} to ${count(log.folded)} are in segments, ${count(log.folded)} to ${count(log.records)} are not folded.`;
   return [make("div", { class: "bar" }, make("svg:svg", { role: "img", "aria-label": text },
     part(0, log.first, "fx"), part(log.first, log.folded, "f4"), part(log.folded, log.records, "f2"))),
-  make("p", { class: "scale" }, make("span", {}, `first ${count(log.first)}`), make("span", {}, `floor ${slot(log.floor)}, record ${count(log.folded)}`), make("span", {}, `tail ${slot(log.tail)}, record ${count(log.records)}`)),
+  make("p", { class: "scale" }, make("span", {}, `first ${count(log.first)}`), make("span", {}, `floor ${slot(log.floor)}, record ${count(log.folded)}`), make("span", {}, `${was(log, "tail") ? `tail ${slot(log.tail)}, ` : ""}record ${count(log.records)}`)),
   make("ul", { class: "legend" },
     make("li", {}, icon("svg:rect", { class: "f4", width: 14, height: 14, rx: 3 }), "folded into segments"),
     make("li", {}, icon("svg:rect", { class: "f2", width: 14, height: 14, rx: 3 }), "not folded yet"),
     log.first ? make("li", {}, icon("svg:rect", { class: "fx", width: 14, height: 14, rx: 3 }), "given up") : null)];
 }
 
+// was tells whether a part of a log, or the locks of a place without a log, was read. One that fails hides no other.
+const was = (log, part) => log.read ? log.read[part] : log.complete;
+
 function leader(log, now, old) {
   const t = log.terms[0];
-  if (!t) return log.complete ? card("Leader", "nobody yet", "nobody has led so far", "lead") : card("Leader", "–", "not read yet", "lead");
+  if (!t) return was(log, "leader") ? card("Leader", "nobody yet", "nobody has led so far", "lead") : card("Leader", "–", "not read yet", "lead");
   if (!t.known) return card("Leader", "–", `the lock of epoch ${t.epoch} was not read yet`, "lead");
   const state = { held: ["leads", "good"], draining: ["is leaving", "warn"], lapsed: ["lapsed", "bad"], expired: ["ended", "bad"] }[t.state] || ["?", ""];
   const why = t.reason ? ": " + t.reason : "";
@@ -199,7 +202,7 @@ function leader(log, now, old) {
 // published says what the Delta table beside the log has of it.
 function published(log) {
   const p = log.published;
-  if (!p) return null;
+  if (!p) return log.published_error ? card("Delta table", "–", `not read: ${log.published_error}`) : null;
   if (p.unpublished) return card("Delta table", "left", `version ${count(p.version)}; the log was taken out of it`);
   const behind = Math.max(0, log.edits - p.edits);
   return card("Delta table", [`version ${count(p.version)} `, behind ? pill(`${many(behind, "edit")} behind`, "warn") : pill("has all folded edits", "good")], [`${many(p.edits, "edit")}, the last of `, when(p.at)], "lead");
@@ -231,20 +234,20 @@ const past = (log, now, old) => section("Terms", table("Terms", ["Epoch#", "Hold
   String(t.epoch), t.known ? make("span", { title: t.holder }, innerWidth < 700 ? short(t.holder) : t.holder) : "not read yet",
   i === 0 && leads(t) ? (old ? pill("led when last seen", "warn") : t.state === "held" ? pill("leads", "good") : pill("is leaving", "warn")) : t.state === "lapsed" ? pill("lapsed", "bad") : ending(t),
   t.known ? span(((i === 0 && leads(t) ? now : at(t.to)) - at(t.from)) / 1000) : "",
-  when(t.from), when(t.to)]), empty(log, "Nobody has led yet.")));
+  when(t.from), when(t.to)]), empty(log, "leader", "Nobody has led yet.")));
 
 // empty is what a table says that has no rows: as long as not all was looked at, there may be some.
-const empty = (log, none) => log.complete ? none : "Not read yet.";
+const empty = (log, part, none) => was(log, part) ? none : "Not read yet.";
 
 function compactor(log, old) {
   const c = log.compactor;
-  if (!c) return log.complete ? card("Compactor", "none yet", "nobody folds this log", "lead") : card("Compactor", "–", "not read yet", "lead");
+  if (!c) return was(log, "compactor") ? card("Compactor", "none yet", "nobody folds this log", "lead") : card("Compactor", "–", "not read yet", "lead");
   const works = leads(c) ? (old ? pill("worked when last seen", "warn") : pill("works", "good")) : pill("stopped");
   return card("Compactor", [short(c.holder), " ", works], `epoch ${c.epoch}`, "lead");
 }
 
 function showLog(log, now, old) {
-  const points = rates(log), m = log.manifests, counted = m.length && (log.complete || log.unfolded);
+  const points = rates(log), m = log.manifests, counted = m.length && was(log, "tail");
   return [
     make("dl", { class: "cards" },
       leader(log, now, old),
@@ -255,16 +258,17 @@ function showLog(log, now, old) {
       published(log)),
     leaders(log, now),
     make("div", { class: "pair" },
-      section("The log", extent(log), make("p", { class: "note" }, `${many(log.segments, "segment")}, ${many(log.files, "live file")}, ${many(log.seal_count, "folded seal")}.`)),
+      section("The log", ...(was(log, "manifest") ? [extent(log), make("p", { class: "note" }, `${many(log.segments, "segment")}, ${many(log.files, "live file")}, ${many(log.seal_count, "folded seal")}.`)]
+        : [make("p", { class: "none" }, "Not read yet.")])),
       section("Rate", rateChart(log))),
     past(log, now, old),
     make("div", { class: "pair" },
       section("Manifests", table("Manifests", ["Version#", "Written", "By", "Floor#", "Noted#", "Records#"], m.map(v => [
-        count(v.version), when(v.written), v.by ? `${v.by}${v.epoch ? " " + v.epoch : ""}` : "not known", slot(v.floor), slot(v.noted), count(v.offset)]), empty(log, "There is none yet."))),
+        count(v.version), when(v.written), v.by ? `${v.by}${v.epoch ? " " + v.epoch : ""}` : "not known", slot(v.floor), slot(v.noted), count(v.offset)]), empty(log, "manifest", "There is none yet."))),
       section("Seals", table("Seals", ["Slot", "Opens epoch#", "Records before#"], log.seals.slice().reverse().slice(0, 100).map(v => [
-        slot(v.position), v.folded ? String(v.next) : "–", v.folded ? count(v.offset) : "not folded"]), empty(log, "No epoch was sealed yet.")))),
+        slot(v.position), v.folded ? String(v.next) : "–", v.folded ? count(v.offset) : "not folded"]), empty(log, "tail", "No epoch was sealed yet.")))),
     section("Pins", table("Pins", ["Name", "Holder~", "Holds for", "Version#", "Made", "Renewed"], log.pins.map(p => [
-      p.name || "–", p.holder || "not read yet", p.expired ? "expired" : p.ttl_seconds ? span(p.ttl_seconds) : "until removed", p.holder ? count(p.version) : "–", when(p.created), when(p.renewed)]), empty(log, "Nothing is pinned."))),
+      p.name || "–", p.holder || "not read yet", p.expired ? "expired" : p.ttl_seconds ? span(p.ttl_seconds) : "until removed", p.holder ? count(p.version) : "–", when(p.created), when(p.renewed)]), empty(log, "pins", "Nothing is pinned."))),
   ];
 }
 
