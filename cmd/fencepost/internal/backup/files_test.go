@@ -368,7 +368,7 @@ func TestRestoresToOneNameOnTwoServers(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		second, one := named("second"), named("one")
 		o := &backup.Options{Files: second, Probe: quickProbe}
-		var first store.Store = one
+		first := one
 		if !done {
 			first = rotting{one, layout.SegmentPrefix}
 		}
