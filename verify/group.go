@@ -150,6 +150,16 @@ func (t *town) group(ctx context.Context, below string) (*group.Checked, error) 
 	return found, nil
 }
 
+// log checks one log. Some may keep their files in a store of their own, and others in themselves.
+func (t *town) log(ctx context.Context, st store.Store, o Options) (*Report, error) {
+	if o.Files != nil {
+		if f, err := manifest.ReadFormat(ctx, st, o.Settle); err == nil && f.Files == nil {
+			o.Files = nil
+		}
+	}
+	return Run(ctx, st, &o)
+}
+
 // logs checks the log of each partition, and one beside the group.
 func (t *town) logs(ctx context.Context, found *group.Checked) error {
 	o := t.opts
@@ -168,7 +178,7 @@ func (t *town) logs(ctx context.Context, found *group.Checked) error {
 					st, err = store.Sub(st, layout.PartitionPrefix(p))
 				}
 				if err == nil {
-					c.report, err = Run(gctx, st, &o)
+					c.report, err = t.log(gctx, st, o)
 				}
 				switch {
 				case errors.Is(err, manifest.ErrNotInitialized):

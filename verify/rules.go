@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -35,9 +36,9 @@ func Rules(ctx context.Context, st store.Store, settle *store.SettleOptions) ([]
 	var found []Finding
 	for _, e := range all {
 		bad := slices.ContainsFunc(layout.Kinds(), func(kind string) bool { return deletes(e, kind) })
-		if !bad && slices.ContainsFunc(groupPrefixes(), func(prefix string) bool { return overlap(e.Prefix, prefix) }) {
+		if !bad && slices.ContainsFunc(groupPrefixes(), func(prefix string) bool { return overlap(e.Prefix, prefix) }) && !ofProbes(e.Prefix) {
 			var lerr error
-			if bad, lerr = IsGroup(ctx, st, settle); lerr != nil && !errors.Is(lerr, store.ErrDenied) {
+			if bad, lerr = hasGroup(ctx, st, settle); lerr != nil && !errors.Is(lerr, store.ErrDenied) {
 				return found, lerr // who may read only the log cannot know
 			}
 		}
@@ -68,6 +69,32 @@ func deletes(e store.Expiry, kind string) bool {
 		return strings.HasPrefix(layout.FormatKey, e.Prefix) //nolint:gocritic // a rule's prefix may be the beginning of our key
 	}
 	return overlap(e.Prefix, kind+"/")
+}
+
+// ofProbes reports whether a prefix has nothing of a group but what probes of its logs, or of its compactors' group,
+// write.
+func ofProbes(prefix string) bool {
+	rest, ok := strings.CutPrefix(prefix, layout.CompactorsPrefix+"/")
+	if !ok {
+		if rest, ok = strings.CutPrefix(prefix, layout.PartitionsPrefix); ok {
+			_, rest, ok = strings.Cut(rest, "/")
+		}
+	}
+	return ok && strings.HasPrefix(rest, layout.TmpPrefix)
+}
+
+// hasGroup reports whether there is a group, or the log of its first partition. Other objects may have such names, too.
+func hasGroup(ctx context.Context, st store.Store, settle *store.SettleOptions) (bool, error) {
+	for _, key := range []string{member.FormatKey, layout.PartitionPrefix(0) + "/" + layout.FormatKey} {
+		_, _, err := store.Read(ctx, st, key, &store.ReadOptions{Limit: 1 << 20, Settle: settle})
+		switch {
+		case err == nil, errors.Is(err, store.ErrTooLarge):
+			return true, nil
+		case !errors.Is(err, store.ErrNotFound):
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // overlap reports whether a key can begin with both.

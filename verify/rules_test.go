@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -71,7 +72,7 @@ func TestRulesOfGroup(t *testing.T) {
 	}
 	for prefix, bad := range map[string]bool{
 		"": true, "partition/": true, "parti": true, "partition/000001/data/": true, "group/": true, "group/member/": true, "compactors/": true,
-		"tmp/": false, "groups/": false, "partitions/": false, "compactors-of-mine/": false,
+		"tmp/": false, "partition/000001/tmp/": false, "compactors/tmp/": false, "groups/": false, "partitions/": false, "compactors-of-mine/": false,
 	} {
 		want := 0
 		if bad {
@@ -90,7 +91,10 @@ func TestRulesOfGroup(t *testing.T) {
 	if err != nil || !report.OK() || len(report.Notes) != 1 {
 		t.Errorf("denied: %v, %+v", err, report)
 	}
-	l, _ := tables(t) // no group is there
+	l, _ := tables(t) // no group is there, but other objects with such names
+	for _, key := range []string{"partition/000000/x", "group/members.csv"} {
+		fixture.Put(t, l.Mem, key, nil)
+	}
 	found, err := verify.Rules(t.Context(), ruled{Store: l.Mem, rules: []store.Expiry{{Prefix: "partition/"}}}, nil)
 	if err != nil || len(found) > 0 {
 		t.Errorf("%v, %v", err, found)

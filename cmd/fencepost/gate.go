@@ -246,6 +246,9 @@ func (a *app) runHolding(ctx context.Context, f *os.File, argv []string) error {
 	if a.handOver != nil {
 		a.handOver()
 	}
+	if ctx.Err() != nil { // a signal came meanwhile, and from now on SIGHUP does not end ctx
+		return context.Cause(ctx)
+	}
 	c := exec.CommandContext(context.Background(), argv[0], argv[1:]...) // it gets the terminal's signals itself
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.ExtraFiles = []*os.File{f}

@@ -86,6 +86,9 @@ func TestServeHost(t *testing.T) {
 	if b, err := io.ReadAll(r); err != nil || !strings.HasPrefix(string(b), "HTTP/1.0 200") {
 		t.Errorf("without a host: %s %v", b, err)
 	}
+	if r := getAs(t, "http://127.0.0.1"+port+"/metrics", "myhost"+port); r != 200 { // Debian has the machine's name at 127.0.1.1
+		t.Errorf("metrics by another name: %d", r)
+	}
 	for host, want := range map[string]int{
 		"localhost" + port: 200, "LOCALHOST": 200, "127.0.0.1" + port: 200, "[::1]" + port: 200, "[::1]": 200, "192.0.2.7" + port: 200,
 		"evil.example" + port: 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "127.1": 421,
@@ -105,4 +108,20 @@ func TestServeHost(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", host, r.StatusCode, b, want)
 		}
 	}
+}
+
+// getAs asks for a URL by another name of its host, and returns the status.
+func getAs(t *testing.T, url, host string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = host
+	r, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	return r.StatusCode
 }

@@ -66,23 +66,24 @@ func (a *app) pin(ctx context.Context, url, name string, version uint64, ttl tim
 	if err != nil {
 		return err
 	}
-	if err := a.pinned(ctx, st, r, &p); err != nil {
-		return errors.Join(err, a.letGo(ctx, r, &p))
+	// If nobody reads what is printed, the pin stays: the exit status says that it is there.
+	if err = a.pinned(ctx, st, r, &p); err != nil && !errors.Is(err, errQuiet) {
+		a.letGo(ctx, r, &p)
 	}
-	return nil
+	return err
 }
 
 // letGo releases a pin that nobody was told of. One with a time to live lapses by itself.
-func (a *app) letGo(ctx context.Context, r *reader.Reader, p *manifest.Pin) error {
+func (a *app) letGo(ctx context.Context, r *reader.Reader, p *manifest.Pin) {
 	if p.TTL > 0 {
-		return fmt.Errorf("the pin is there, and lapses in %v", p.TTL)
+		a.con.note("the pin is there, and lapses in %v", p.TTL)
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
 	defer cancel()
 	if err := r.Release(ctx, *p); err != nil {
-		return fmt.Errorf("the pin is there all the same, and could not be released (%w): it holds until `fencepost unpin`", err)
+		a.con.note("the pin is there all the same, and could not be released (%s): it holds until `fencepost unpin`", line(err))
 	}
-	return nil
 }
 
 // pinned says what a pin keeps, and what it does not.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,23 @@ func TestPinThatFails(t *testing.T) {
 		if pins := keysOf(t, mem, layout.PinPrefix); status != 1 || len(pins) != left || (left > 0) != strings.Contains(errs.String(), "lapses in 2m0s") {
 			t.Errorf("ttl %q: status %d, %q, %s%s", ttl, status, pins, &out, &errs)
 		}
+	}
+}
+
+// TestPinUnread: nobody reads what pin prints. It ends with status 0, so the pin is there.
+func TestPinUnread(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "a\n", "append", url)
+	must(t, "", "compact", url)
+	in, out := io.Pipe()
+	_ = in.Close()
+	var errs buffer
+	a := &app{in: strings.NewReader(""), out: out, err: &errs, open: store.Open}
+	if status := a.run(t.Context(), []string{"pin", "--name", "x", url}); status != 0 {
+		t.Errorf("status %d: %s", status, &errs)
+	}
+	if pins := keysOf(t, openStore(t, url), layout.PinPrefix); len(pins) != 1 {
+		t.Errorf("pins %q", pins)
 	}
 }
 

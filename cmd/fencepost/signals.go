@@ -51,7 +51,7 @@ func untilSignal() (ctx context.Context, handOver func()) {
 const lastWords = time.Second
 
 // output is a file to which writes end soon after a signal if nobody reads it: the lead must be given up, and the
-// process must end. What is read, however slowly, is written whole.
+// process must end. What is read at more than 32 KiB a second is written whole.
 type output struct {
 	file  *os.File
 	ended <-chan struct{} // closed by the signal

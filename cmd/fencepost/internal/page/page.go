@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -48,15 +49,19 @@ func Handler(ctx context.Context, hub *outside.Hub, local bool, probes http.Hand
 	mux.Handle("GET /", s.files)
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /state.json", s.state)
-	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+	for _, path := range probed {
 		mux.Handle("GET "+path, probes)
 	}
 	return s.guard(mux)
 }
 
+// probed are the paths for other programs.
+var probed = []string{"/metrics", "/healthz", "/readyz"}
+
 func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if (s.local || fromHere(r)) && !unforged(r.Host) {
+		// Where other machines may ask, Prometheus on this one may know it by another name.
+		if (s.local || fromHere(r) && !slices.Contains(probed, r.URL.Path)) && !unforged(r.Host) {
 			http.Error(w, fmt.Sprintf("fencepost serve answers on this machine only to the name localhost and to addresses, not to %q; "+
 				"let a proxy on this machine send the header \"Host: localhost\"", r.Host), http.StatusMisdirectedRequest)
 			return
