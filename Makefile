@@ -371,7 +371,8 @@ tools:
 
 .PHONY: ci
 ci: ## everything that must pass before a change lands, except the first steps of .ci/run
-	@mkdir -p .cache; setsid nice -n 19 $(MAKE) tools >.cache/tools.log 2>&1 & tools=$$!; trap 'kill -- -$$tools 2>/dev/null || true' EXIT; \
+	@mkdir -p .cache; set -m; nice -n 19 $(MAKE) tools >.cache/tools.log 2>&1 & set +m; \
+		trap 'for p in $$(jobs -pr); do kill -- -$$p; done 2>/dev/null || true' EXIT; \
 		.ci/steps $(foreach t,fmt vet house race modules tidy tools golangci vuln-ci fuzz-smoke mutants-ci engines integration-ci,"make $(t)")
 
 # Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
