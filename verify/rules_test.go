@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -127,6 +128,26 @@ func TestNoGroupButLog(t *testing.T) {
 	l.Put(layout.PartitionsPrefix+"eu.csv", []byte("of another program"))
 	r, err := verify.RunGroup(t.Context(), l.Mem, nil)
 	if err != nil || len(r.Problems) != 1 || r.Edits == 0 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// TestFilesOfSome: the logs of a group keep their files in another store, and the log beside the group in itself.
+func TestFilesOfSome(t *testing.T) {
+	quick := &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
+	st, files := memstore.New(nil), memstore.New(nil)
+	err := group.Create(t.Context(), st, &group.Options{Partitions: 1, Probe: quick})
+	log, serr := store.Sub(st, layout.PartitionPrefix(0))
+	if err = errors.Join(err, serr); err == nil {
+		_, err = manifest.Init(t.Context(), log, &manifest.InitOptions{Probe: quick, Files: files})
+	}
+	if err == nil {
+		_, err = manifest.Init(t.Context(), st, &manifest.InitOptions{Probe: quick})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := verify.RunGroup(t.Context(), st, &verify.Options{Files: files}); err != nil || !r.OK() || r.Group.Logs != 1 || r.Objects["format"].Objects != 2 {
 		t.Errorf("%v, %+v", err, r)
 	}
 }
