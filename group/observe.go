@@ -104,9 +104,10 @@ type observer struct {
 	settle *store.SettleOptions
 	docs   map[string]seenDoc
 	newest *assign.Assignment
+	listed clock.Instant // when the newest listing began
 }
 
-// seenDoc is an object that was read, with when its version was first seen.
+// seenDoc is an object that was read, with when its version was first seen, at the latest.
 type seenDoc struct {
 	version store.Version
 	first   clock.Instant
@@ -124,6 +125,7 @@ func (v *observer) look(ctx context.Context) (Status, time.Duration, error) {
 	validity := f.validity()
 	now := map[string]store.Info{}
 	highest, top := uint64(0), ""
+	v.listed = v.clock.Now()
 	for info, err := range store.ListAll(ctx, v.st, member.Prefix, nil, v.settle) {
 		if err != nil {
 			return Status{}, 0, err
@@ -183,11 +185,11 @@ func (v *observer) read(ctx context.Context, key string, info store.Info, newest
 	if err != nil && newest {
 		return err
 	}
-	first := instant
+	first := v.clock.Now() // the request may have waited, and the version may have come meanwhile
 	if got.Version == d.version {
 		first = d.first // it is as old as it was
 	}
-	v.docs[key] = seenDoc{version: got.Version, first: first, doc: doc, old: old}
+	v.docs[key] = seenDoc{version: got.Version, first: first, doc: doc, old: old && got.Version == info.Version}
 	return nil
 }
 
@@ -272,6 +274,7 @@ func (v *observer) member(name fence.ID, validity time.Duration, now map[string]
 	x.Identity, x.Data, x.Weight, x.Expired = rec.Identity, rec.Data, rec.Weight, rec.Expired
 	leaving, _ := member.Leaving(name, "")
 	_, x.Leaving = now[leaving]
-	x.Lapsed = !rec.Expired && (d.old || v.clock.Now().Sub(d.first) > validity+validity/10)
+	// A listing that began so much later shows the same version. What time a look takes says nothing.
+	x.Lapsed = !rec.Expired && (d.old || v.listed.Sub(d.first) > validity+validity/10)
 	return x
 }

@@ -123,6 +123,9 @@ func (a *app) drained(ctx context.Context, st store.Store, d *draining) error {
 				last = now
 			}
 		case <-tick.C:
+			if d.s != nil && d.look(d.s, time.Now()) { // nothing has changed, but some is not waited for any longer
+				return nil
+			}
 			if err := d.stuck(time.Now()); err != nil {
 				return err
 			}

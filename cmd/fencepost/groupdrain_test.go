@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/store"
@@ -140,6 +143,56 @@ func TestDrainingOfAnIdleMember(t *testing.T) {
 	}
 	if !d.look(s, now.Add(3*time.Second)) {
 		t.Error("it waits for the moves of others: " + d.left())
+	}
+}
+
+// TestDrainOfAnIdleMemberEnds: what moves between others is not waited for although nothing changes any more.
+func TestDrainOfAnIdleMemberEnds(t *testing.T) {
+	url := memURL(t)
+	st := openStore(t, url)
+	hold := make(chan struct{})
+	add := func(identity string, weight int) {
+		t.Helper()
+		g, err := group.Join(t.Context(), st, &group.Options{
+			Partitions: 8, Validity: time.Second, Drain: time.Minute, Identity: identity, Weight: weight,
+			Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- g.Run(t.Context(), func(ctx context.Context, _ *group.Partition) error {
+				<-ctx.Done()
+				<-hold
+				return nil
+			})
+		}()
+		t.Cleanup(func() { <-ended })
+	}
+	add("cyd", 1)
+	adaOwnsAll(t, url) // or cyd
+	add("ada", -1)
+	add("dan", 1)
+	t.Cleanup(func() { close(hold) }) // first
+	d := draining{mine: map[int]bool{}, maybe: map[int]bool{}, began: time.Now()}
+	for s, err := range group.Observe(t.Context(), st, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := find(&s, "ada"); err == nil && len(s.Members) == 3 && len(s.Moving) == 4 {
+			d.name, d.who = m.Name, person(&m)
+			for _, p := range s.Moving {
+				d.maybe[p] = true
+			}
+			break
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	a := &app{con: newConsole(io.Discard, false, time.Second), log: zap.NewNop(), patience: 50 * time.Millisecond}
+	if err := a.drained(ctx, st, &d); err != nil {
+		t.Error(err)
 	}
 }
 
