@@ -62,7 +62,7 @@ var sheet = struct {
 	manifestWritten: desc("log_manifest_written_timestamp_seconds", "When the newest manifest was written, by its writer's clock."),
 	pruneMark:       desc("log_prune_mark", "Version of the manifest up to which nothing is promised."),
 	pins:            desc("log_pins", "Pins, which keep versions from being deleted."),
-	oldestPin:       desc("log_oldest_pin_version", "The oldest version that is pinned; only if there are pins."),
+	oldestPin:       desc("log_oldest_pin_version", "The oldest version that is pinned, of the pins that were read; only if there are any."),
 
 	edits:          desc("log_edits", "Edits of the log's table that are folded."),
 	published:      desc("log_published_version", "Version of the Delta table beside the log; only if the log is published there."),
@@ -158,7 +158,9 @@ func collectLog(l *Log, set setter) {
 	if p := l.Published; p != nil && !p.Gone {
 		set(sheet.published, float64(p.Version))
 		set(sheet.publishedEdits, float64(p.Edits))
-		set(sheet.publishedAt, stamp(p.At))
+		if !p.At.IsZero() {
+			set(sheet.publishedAt, stamp(p.At))
+		}
 	}
 }
 

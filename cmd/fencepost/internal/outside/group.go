@@ -3,6 +3,7 @@ package outside
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +17,8 @@ const maxMoves = 200
 
 // followGroup watches a group. A look takes a listing, and a request for the format and for each
 // member. With three members that is five, so there are two looks a minute. Beside that it looks now
-// and then whether the group is still there.
-func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) error {
+// and then whether the group is still there. Seen: it was read at least once.
+func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) (seen bool, err error) {
 	ctx, end := context.WithCancel(ctx)
 	var other sync.WaitGroup
 	defer other.Wait()
@@ -38,7 +39,10 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) error {
 	slow := &paced{Store: st, Clock: h.clock, pause: h.tick * 3 / 2, attempt: h.settle().Attempt}
 	for s, err := range group.Observe(ctx, slow, &group.Options{Clock: slow}) {
 		if err != nil {
-			return err
+			return seen, err
+		}
+		if seen = true; unsettled(&s) {
+			slow.soon()
 		}
 		if last != nil {
 			moves = append(changes(last, &s, h.clock.Wall()), moves...)
@@ -54,10 +58,16 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) error {
 		}
 		h.update(i, func(s *State) { s.Group, s.Err = g, "" })
 		if h.once {
-			return nil
+			return true, nil
 		}
 	}
-	return nil
+	return seen, nil
+}
+
+// unsettled reports whether some of a group is as it is for a moment when workers come and go.
+func unsettled(s *group.Status) bool {
+	return len(s.Moving)+len(s.GivenUp) > 0 || slices.Contains(s.Owners, -1) ||
+		slices.ContainsFunc(s.Members, func(m group.Member) bool { return m.Lapsed })
 }
 
 // whileGroup returns when there is something else than a group.

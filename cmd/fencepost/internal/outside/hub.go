@@ -129,7 +129,10 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 		case kind == "log":
 			h.followLog(ctx, i, st, format)
 		case kind == "group":
-			err = h.followGroup(ctx, i, st)
+			var seen bool
+			if seen, err = h.followGroup(ctx, i, st); seen {
+				failed = 0
+			}
 		default:
 			h.followLock(ctx, i, st)
 		}

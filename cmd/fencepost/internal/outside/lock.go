@@ -19,7 +19,7 @@ func (h *Hub) followLock(ctx context.Context, i int, st store.Store) {
 		}
 		return err
 	}
-	h.repeat(ctx, i, []*job{&f.jobs.place, &f.jobs.leader, &f.jobs.past}, func(s *State) { s.Lock = f.lock() })
+	f.repeat(ctx, i, []*job{&f.jobs.place, &f.jobs.leader, &f.jobs.past}, func(s *State) { s.Lock = f.lock() })
 }
 
 // lock is what a follower knows of a place without a log.

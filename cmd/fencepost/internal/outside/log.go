@@ -37,16 +37,20 @@ type follower struct {
 
 	locks     map[uint64]store.Info // of the leaders, by epoch
 	terms     map[uint64]Term
-	newest    uint64 // the newest epoch that has a lock
-	unlisted  int    // how often the newest lock was read since the locks were listed
-	beat      beat   // of the newest lock
+	newest    uint64        // the newest epoch that has a lock
+	unlisted  int           // how often the newest lock was read since the locks were listed
+	beat      beat          // of the newest lock
+	free      int           // how often in a row nobody led
+	asked     clock.Instant // when the leader was last looked for
 	compactor *Term
 	compacts  beat // of the compactors' newest lock
+	idle      bool // nobody compacts
 	m         *state.Manifest
 	manifests []Manifest
 	slots     slots
 	pins      map[string]keptPin
 	pinCount  int
+	pinsKnown bool // all pins were read once
 	published published
 	samples   []Sample
 }
@@ -68,7 +72,7 @@ func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manif
 	}
 	j := &f.jobs
 	all := []*job{&j.place, &j.leader, &j.manifest, &j.compactor, &j.pins, &j.published, &j.versions, &j.past}
-	h.repeat(ctx, i, all, func(s *State) { s.Log = f.view() })
+	f.repeat(ctx, i, all, func(s *State) { s.Log = f.view() })
 }
 
 // follower returns one that knows nothing yet.
@@ -99,6 +103,7 @@ func (f *follower) lead() *Term {
 // not in doubt until the next tick when one leader follows another.
 func (f *follower) findLeader(ctx context.Context) error {
 	f.unlisted++
+	defer func() { f.asked = f.clock.Now() }()
 	for {
 		listed := f.unlisted >= 8 || f.newest == 0 || !f.lead().Leads()
 		if listed {
@@ -331,6 +336,8 @@ func (f *follower) readCompactor(ctx context.Context) error {
 	}
 	f.compacts.look(&t, version, f.clock.Now())
 	f.compactor = &t
+	f.jobs.compactor.again = !t.Leads() && !f.idle // perhaps one follows another
+	f.idle = !t.Leads()
 	return nil
 }
 

@@ -18,6 +18,7 @@ type job struct {
 	aside bool
 
 	wait   int   // ticks until it is due
+	again  bool  // at the next tick once more
 	failed int   // how often in a row it has failed
 	err    error // of the last time
 	done   bool  // it has succeeded once
@@ -28,59 +29,115 @@ var errElsewhere = errors.New("something else is there")
 
 // repeat looks again and again, a tick after the last look, until the first job returns errElsewhere. What
 // earlier looks have shown stays.
-func (h *Hub) repeat(ctx context.Context, i int, jobs []*job, show func(*State)) {
+func (f *follower) repeat(ctx context.Context, i int, jobs []*job, show func(*State)) {
 	for failed := 0; ; {
-		err := h.look(ctx, i, jobs, show)
+		err := f.look(ctx, i, jobs, show)
 		if ctx.Err() != nil || errors.Is(err, errElsewhere) {
 			return
 		}
-		read := slices.ContainsFunc(jobs, func(j *job) bool { return j.done })
+		j := &f.jobs
+		read := j.leader.done || f.m != nil || j.compactor.done || j.pins.done // the others may have had nothing to read
 		why := failures(jobs)
-		h.update(i, func(s *State) {
+		f.update(i, func(s *State) {
 			if read {
 				show(s)
 			}
 			s.looked, s.Err, s.passing = read, why, false
 		})
-		if h.once {
+		if f.once {
 			return
 		}
 		if failed++; why == "" {
 			failed = 0
 		}
-		if clock.Sleep(ctx, h.clock, h.pause(failed)) != nil {
+		if f.rest(ctx, i, f.pause(failed), show) != nil {
 			return
 		}
 	}
 }
 
+// rest waits for the next look. If nobody leads, it looks for a leader before that.
+func (f *follower) rest(ctx context.Context, i int, left time.Duration, show func(*State)) error {
+	for {
+		d, ok := f.again()
+		if !ok || d >= left {
+			return clock.Sleep(ctx, f.clock, left)
+		}
+		if err := clock.Sleep(ctx, f.clock, d); err != nil {
+			return err
+		}
+		if err := f.findAgain(ctx, i, show); err != nil {
+			return err
+		}
+		left -= d
+	}
+}
+
+// again tells when to look for a leader beside the looks. If nobody leads, somebody may in a moment, as when the only
+// writer is started again. With many targets the next look may come later than an alert waits. So it is first soon, and
+// then less and less often.
+func (f *follower) again() (in time.Duration, ok bool) {
+	j := &f.jobs.leader
+	switch {
+	case f.once || j.err != nil || !j.done:
+		return 0, false
+	case f.lead().Leads():
+		f.free = 0
+		return 0, false
+	}
+	pause := f.pause(f.free + 1)
+	return max(pause-f.clock.Now().Sub(f.asked), 0), pause < f.tick
+}
+
+// findAgain looks for a leader once more: two requests.
+func (f *follower) findAgain(ctx context.Context, i int, show func(*State)) error {
+	f.free++
+	return f.try(ctx, i, &f.jobs.leader, nil, show)
+}
+
 // look does the jobs that are due.
-func (h *Hub) look(ctx context.Context, i int, jobs []*job, show func(*State)) error {
+func (f *follower) look(ctx context.Context, i int, jobs []*job, show func(*State)) error {
 	for _, j := range jobs {
 		if j.wait--; j.wait > 0 {
 			continue
 		}
-		back := j.failed > 0
-		j.err = j.do(ctx)
-		switch {
-		case ctx.Err() != nil, errors.Is(j.err, errElsewhere):
-			return j.err
-		case j.err != nil:
-			// Soon again, since it may pass; but what stays broken leaves requests for the rest.
-			j.wait = min(1<<min(j.failed, 10), j.every)
-			if j.failed++; j.failed == 1 {
-				jobs[0].wait = 1 // perhaps something else is there
-			}
-			continue
+		if err := f.try(ctx, i, j, jobs, show); err != nil {
+			return err
 		}
-		j.wait, j.failed, j.done = j.every, 0, true
-		for _, other := range jobs {
-			if back && other.failed > 0 { // the store is back
-				other.wait = 1
+		if d, ok := f.again(); ok && d == 0 { // each part may have to wait for its turn
+			if err := f.findAgain(ctx, i, show); err != nil {
+				return err
 			}
 		}
-		h.update(i, show) // at once: the next request may have to wait for its turn
 	}
+	return nil
+}
+
+// try does a job. What it returns ends the look.
+func (f *follower) try(ctx context.Context, i int, j *job, all []*job, show func(*State)) error {
+	back := j.failed > 0
+	j.err = j.do(ctx)
+	switch {
+	case ctx.Err() != nil, errors.Is(j.err, errElsewhere):
+		return j.err
+	case j.err != nil:
+		// Soon again, since it may pass; but what stays broken leaves requests for the rest.
+		j.wait = min(1<<min(j.failed, 10), j.every)
+		if j.failed++; j.failed == 1 {
+			f.jobs.place.wait = 1 // perhaps something else is there
+		}
+		return nil
+	}
+	if j.wait = j.every; j.again {
+		j.wait, j.again = 1, false
+	}
+	j.failed, j.done = 0, true
+	for _, other := range all {
+		if back && other.failed > 0 { // the store is back
+			other.wait = 1
+		}
+	}
+	f.update(i, show) // at once: the next request may have to wait for its turn
 	return nil
 }
 

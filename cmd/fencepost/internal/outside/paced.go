@@ -23,6 +23,14 @@ type paced struct {
 	mu     sync.Mutex
 	open   int  // requests
 	failed bool // the last one was not answered
+	hurry  bool // the next look comes sooner
+}
+
+// soon makes the next look come sooner: with many targets it may come later than an alert waits.
+func (p *paced) soon() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hurry = true
 }
 
 // least is how long a timer that is over now lasts at least.
@@ -34,6 +42,9 @@ func (p *paced) least() time.Duration {
 		return p.attempt
 	case p.failed:
 		return 0
+	case p.hurry:
+		p.hurry = false
+		return min(p.pause, 40*time.Second)
 	}
 	return p.pause
 }

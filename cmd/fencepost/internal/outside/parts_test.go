@@ -60,7 +60,7 @@ func compacts(t *testing.T, st store.Store) {
 	t.Cleanup(func() { _ = term.Resign(context.Background()) })
 }
 
-// TestLaterPins: pins that were made after the start are read too. The oldest is exported when all were read.
+// TestLaterPins: pins that were made after the start are read too. Those that are not read yet hide none that were.
 func TestLaterPins(t *testing.T) {
 	for _, compactor := range []bool{false, true} {
 		logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
@@ -83,8 +83,8 @@ func TestLaterPins(t *testing.T) {
 							read++
 						}
 					}
-					if all := len(v.Pins) > 0 && read == len(v.Pins); exports(h, "log_oldest_pin_version") != all {
-						t.Fatalf("%d of %d pins were read; the oldest is exported: %t", read, len(v.Pins), !all)
+					if exports(h, "log_oldest_pin_version") != (read > 0) {
+						t.Fatalf("%d of %d pins were read; the oldest is exported: %t", read, len(v.Pins), read == 0)
 					}
 				}
 				if read != 5 {
@@ -211,11 +211,12 @@ func TestHandoverWhileListing(t *testing.T) {
 type denied struct {
 	store.Store
 	prefix string
+	off    atomic.Bool
 	count  atomic.Int64
 }
 
 func (s *denied) err(key string) error {
-	if strings.HasPrefix(key, s.prefix) {
+	if strings.HasPrefix(key, s.prefix) && !s.off.Load() {
 		s.count.Add(1)
 		return &store.Error{Op: "get", Key: key, Kind: store.ErrDenied}
 	}

@@ -18,8 +18,11 @@ const maxPins = 200
 // keptPin is a pin that a follower remembers.
 type keptPin struct {
 	Pin
-	due  bool // to be read, for the first time or because it may have expired
-	read bool // at least once, whatever came of it
+	due   bool      // to be read, for the first time or because it may have expired
+	read  bool      // at least once, whatever came of it
+	as    time.Time // Renewed when it was last read
+	asked time.Time // when it was last read
+	over  bool      // its time was over when the pins were last listed
 }
 
 // pinDoc is the JSON of a pin, as docs/format.md has it.
@@ -53,7 +56,11 @@ func (f *follower) listPins(ctx context.Context) error {
 			p.Renewed = info.LastModified
 		}
 		ttl := time.Duration(p.TTL * float64(time.Second))
-		p.due = p.due || ttl > 0 && !p.Expired && f.clock.Wall().After(p.Renewed.Add(ttl))
+		// Nobody may come to mark a pin as expired. So one that is over is not read again and again: that would
+		// leave nothing for past leaders.
+		now, was := f.clock.Wall(), p.over
+		p.over = ttl > 0 && !p.Expired && now.After(p.Renewed.Add(ttl))
+		p.due = p.due || (p.over || was) && !p.Renewed.Equal(p.as) || p.over && now.Sub(p.asked) >= time.Hour
 		all = append(all, p)
 	}
 	slices.SortFunc(all, func(a, b keptPin) int {
@@ -66,6 +73,7 @@ func (f *follower) listPins(ctx context.Context) error {
 	for _, p := range all[:min(len(all), maxPins)] {
 		f.pins[p.ID] = p
 	}
+	f.pinsKnown = f.pinsKnown || f.pinsRead()
 	return nil
 }
 
@@ -80,29 +88,32 @@ func (f *follower) readPin(ctx context.Context) (more bool, err error) {
 		if errors.Is(err, store.ErrNotFound) {
 			delete(f.pins, id)
 			f.pinCount--
+			f.pinsKnown = f.pinsKnown || f.pinsRead()
 			return true, nil
 		}
 		if err != nil && !errors.Is(err, store.ErrTooLarge) {
 			return false, err
 		}
-		p.due, p.read = false, true
+		p.due, p.read, p.as, p.asked = false, true, p.Renewed, f.clock.Wall()
 		var d pinDoc
 		if err == nil && document.Decode(key, body, &d) == nil {
 			ttl, _ := time.ParseDuration(d.TTL)
 			p.Name, p.Holder, p.Version, p.Created, p.TTL, p.Expired = d.Name, d.Holder, d.Version, d.Created, ttl.Seconds(), d.Expired
 		}
 		f.pins[id] = p
+		f.pinsKnown = f.pinsKnown || f.pinsRead()
 		return true, nil
 	}
 	return false, nil
 }
 
-// pinsRead reports whether all pins that are kept were read.
+// pinsRead reports whether all pins that are kept were read. Once they were, later ones hide the others no more:
+// where pins come often, one is unread again and again.
 func (f *follower) pinsRead() bool {
 	for _, p := range f.pins {
 		if !p.read {
 			return false
 		}
 	}
-	return f.jobs.pins.done
+	return true
 }

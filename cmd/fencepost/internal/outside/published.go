@@ -129,7 +129,10 @@ func parseCommit(body []byte, log string) *Published {
 			continue
 		}
 		if t := a.Txn; t != nil && t.App == log {
-			p = &Published{Edits: t.Version, At: time.UnixMilli(t.Updated).UTC()}
+			p = &Published{Edits: t.Version}
+			if at := time.UnixMilli(t.Updated).UTC(); at.Year() >= 1 && at.Year() <= 9999 { // else JSON cannot say it
+				p.At = at
+			}
 		}
 		if d := a.Domain; d != nil && d.Domain == "fencepost."+log {
 			var hold struct {

@@ -111,7 +111,7 @@ type Parts struct {
 	Manifest  bool `json:"manifest"`
 	Tail      bool `json:"tail"`
 	Compactor bool `json:"compactor"`
-	// Pins were listed. PinVersions: also each of Log.Pins was read.
+	// Pins were listed. PinVersions: also all pins that there were then were read. Later ones may not be.
 	Pins        bool `json:"pins"`
 	PinVersions bool `json:"pin_versions"`
 }

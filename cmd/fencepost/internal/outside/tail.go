@@ -203,7 +203,7 @@ func (f *follower) view() *Log {
 	}
 	v.Terms, v.Pins, v.Seals = f.leaderships(), []Pin{}, []Seal{} // not null in JSON
 	j := &f.jobs
-	v.Read = Parts{Leader: j.leader.done, Manifest: f.m != nil, Tail: f.slots.known, Compactor: j.compactor.done, Pins: j.pins.done, PinVersions: f.pinsRead()}
+	v.Read = Parts{Leader: j.leader.done, Manifest: f.m != nil, Tail: f.slots.known, Compactor: j.compactor.done, Pins: j.pins.done, PinVersions: f.pinsKnown}
 	v.Complete = v.Read.Leader && v.Read.Manifest && v.Read.Tail && v.Read.Compactor && v.Read.Pins
 	if j.published.failed < 2 {
 		v.Published = f.published.state
