@@ -104,7 +104,12 @@ func (f *follower) look(ctx context.Context, i int, jobs []*job, show func(*Stat
 		if err := f.try(ctx, i, j, jobs, show); err != nil {
 			return err
 		}
-		if d, ok := f.again(); ok && d == 0 { // each part may have to wait for its turn
+		// Each part may have to wait for its turn. So the first time a leader comes before the other parts, if they
+		// were read before.
+		if d, ok := f.again(); ok && (d == 0 || f.free == 0 && f.m != nil) {
+			if err := clock.Sleep(ctx, f.clock, d); err != nil {
+				return err
+			}
 			if err := f.findAgain(ctx, i, show); err != nil {
 				return err
 			}
