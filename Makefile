@@ -159,7 +159,8 @@ units: ## check the systemd units; needs systemd-analyze
 
 # The parts that look at Fencepost from outside. Chromium and Prometheus are packages of Debian.
 .PHONY: see
-see: site ## the page and the documentation in a real browser, the dashboard and the alerts in a real Prometheus; installs both
+see: ## the page and the documentation in a real browser, the dashboard and the alerts in a real Prometheus; installs both
+	@$(MAKE) site # as a prerequisite it would let others begin before this target, which takes long
 	@command -v chromium prometheus promtool >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium prometheus fonts-dejavu-core; }
 	cd integration/see && go test -tags integration -count=1 -timeout 20m -v ./...
 
