@@ -87,7 +87,7 @@ func ago(d time.Duration) string {
 }
 
 func stateOf(url, kind, what, more string) string {
-	return fmt.Sprintf(`{"url":%q,"kind":%q,"now":%q,"requests":7,"interval_seconds":20,%q:%s%s}`, url, kind, ago(0), kind, what, more)
+	return fmt.Sprintf(`{"url":%q,"kind":%q,"now":%q,"requests":7,"interval_seconds":20,"silence_seconds":120,%q:%s%s}`, url, kind, ago(0), kind, what, more)
 }
 
 func term(epoch int, holder, state string, from, to time.Duration) string {
