@@ -45,6 +45,8 @@ func hasten(t *testing.T, rules string) string {
 		rules = strings.Replace(rules, b.expr, b.here, 1)
 	}
 	rules = regexp.MustCompile(`(fencepost_watch_up)\[\d+m\]`).ReplaceAllString(rules, "$1[5s]")
+	// A group is looked at each 6 s, and moves may take two looks.
+	rules = strings.ReplaceAll(rules, "for: 10m", "for: 25s")
 	rules = regexp.MustCompile(`for: \d+[mhd]`).ReplaceAllString(rules, "for: 10s")
 	return regexp.MustCompile(`\[\d+[mhd]\]`).ReplaceAllString(rules, "[20s]")
 }
