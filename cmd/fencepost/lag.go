@@ -99,7 +99,7 @@ It needs the right to read.`,
 	return c
 }
 
-// behind returns how far a consumer is behind that reads record at next; also with an error.
+// behind returns the lag of a consumer whose next record is at. If a record cannot be read, it returns the lag and the error.
 func behind(ctx context.Context, r *reader.Reader, at, end uint64) (*behindDoc, error) {
 	d := &behindDoc{At: at, Behind: end - min(at, end)}
 	if at >= end {
@@ -122,8 +122,8 @@ func behind(ctx context.Context, r *reader.Reader, at, end uint64) (*behindDoc, 
 // mostConsumers bounds the requests for the positions of consumers.
 const mostConsumers = 100
 
-// consumers returns how far the named consumers of this log are behind, in the order of their names,
-// and how many more there are. A position of a consumer that has committed nothing yet is left out.
+// consumers returns the lags of the named consumers of this log, in the order of their names, and how many more
+// there are. A position of a consumer that has committed nothing yet is left out.
 func consumers(ctx context.Context, st store.Store, r *reader.Reader, end uint64) (all []*behindDoc, more int, err error) {
 	log, err := state.Open(ctx, st, nil)
 	if err != nil {

@@ -62,7 +62,8 @@ func (f *follower) findTail(ctx context.Context) error {
 	return err
 }
 
-// behind reports whether it is not known yet where the epochs before the one that is noted end.
+// behind reports whether the walk has not reached the noted epoch yet. Until then the ends of the epochs before it are
+// not all known.
 func (f *follower) behind() bool { return f.slots.tail.Epoch < f.m.Tail().Position.Epoch }
 
 // walk follows the chain over the slots that were listed. Seals that earlier listings have shown count too: from may
