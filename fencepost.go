@@ -50,7 +50,8 @@ const LockPrefix = layout.LockPrefix
 //   - work's error if work failed while the term lasted;
 //   - the reason if work returned nil and an append failed for another reason than
 //     the loss of the term;
-//   - ctx's cause if ctx ended, with what the store has answered if it did not work;
+//   - ctx's cause if ctx ended, with what the store has answered if it did not work, and with
+//     work's error if work failed meanwhile;
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or
 //     st is nil;
 //   - the error of the election or of the opening if it will not pass, such as
@@ -97,6 +98,9 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		case ctx.Err() != nil:
 			if waited, ok := errors.AsType[*outage.Error](err); ok && r.session == nil {
 				return waited // the store did not work
+			}
+			if r.failed != nil && !errors.Is(r.failed, context.Cause(ctx)) {
+				return fmt.Errorf("%w; the work: %w", context.Cause(ctx), r.failed)
 			}
 			return context.Cause(ctx)
 		case errors.Is(err, leader.ErrLost), errors.Is(err, writer.ErrFenced), r.lost:
@@ -195,6 +199,7 @@ type run struct {
 	promised atomic.Int64 // of the session's Checks
 	finished bool         // work is done and everything it appended is in the history
 	lost     bool         // the term was lost, the writer was fenced, or its opening may succeed later
+	failed   error        // of the work, or of closing the writer, unless that has only obeyed the end of the term
 }
 
 // standBack is how long this process must wait after Resign before it contends again. Other
@@ -239,6 +244,9 @@ func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 			free()
 			held := <-ended
 			stopped := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, leader.ErrLost) || errors.Is(err, writer.ErrFenced)
+			if _, ends := errors.AsType[*leader.TermError](err); !stopped && !ends && r.session != nil {
+				r.failed = err
+			}
 			switch {
 			case !over:
 			case stopped:
@@ -392,7 +400,8 @@ func (r *run) lead(ctx context.Context, t *leader.Term, cut context.CancelCauseF
 		case <-t.Context().Done():
 			over := context.Cause(t.Context())
 			r.linger(ctx, over)
-			if !errors.Is(over, leader.ErrResigned) {
+			// If the work has returned meanwhile, what it appended is settled first: see term.
+			if ctx.Err() == nil && !errors.Is(over, leader.ErrResigned) {
 				cut(over)
 			}
 			cancel(over)
@@ -411,7 +420,8 @@ func (r *run) lead(ctx context.Context, t *leader.Term, cut context.CancelCauseF
 // like this.
 func followed(over error) bool {
 	term, ok := errors.AsType[*leader.TermError](over)
-	return ok && (term.Successor != "" || errors.Is(over, leader.ErrDeposed))
+	// Its cause may be the end of another election's term, which says nothing of this one.
+	return ok && (term.Successor != "" || errors.Is(term.Kind, leader.ErrDeposed))
 }
 
 // linger waits until the successor's writer is open, if one is to be expected.

@@ -324,23 +324,93 @@ func TestRunWorkLeavesAGoroutine(t *testing.T) {
 
 // Alone it ends at once, and everything that it appended is in the log.
 func TestRunAloneEndsAtOnce(t *testing.T) {
+	for _, why := range []error{
+		errStop,
+		&leader.TermError{Epoch: 7, Kind: leader.ErrDeposed}, // it runs as the work of another election
+	} {
+		inWorld(t, func(t *testing.T, w *world) { aloneEndsAtOnce(t, w, why) })
+	}
+}
+
+func aloneEndsAtOnce(t *testing.T, w *world, why error) {
+	n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		if err := appendAsync(ctx, s, "a"); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	time.Sleep(time.Minute)
+	start := time.Now()
+	n.cancel(why)
+	if err := w.ends(n); !errors.Is(err, why) || time.Since(start) > time.Second {
+		t.Errorf("told to end by %q, it ended after %v with %v", why, time.Since(start), err)
+	}
+	w.holds("a")
+	w.free()
+}
+
+// A leader is deposed, and nobody follows. What its work has appended when it returns is settled, so the work
+// is done, and is not called again.
+func TestRunDeposedSettles(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
-			if err := appendAsync(ctx, s, "a"); err != nil {
-				return err
+		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.DataPrefix) {
+				return faultstore.Fault{Delay: time.Second}
 			}
-			<-ctx.Done()
-			return context.Cause(ctx)
+			return faultstore.Fault{}
 		})
-		time.Sleep(time.Minute)
-		start := time.Now()
-		n.cancel(errStop)
-		if err := w.ends(n); !errors.Is(err, errStop) || time.Since(start) > time.Second {
-			t.Errorf("it ended after %v with %v", time.Since(start), err)
+		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			for s.Check(0) == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return appendAsync(context.WithoutCancel(ctx), s, "a")
+		})
+		time.Sleep(20 * time.Second)
+		if _, err := w.elector().StepDown(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		if err := w.ends(n); err != nil {
+			t.Error(err)
+		}
+		if calls := n.calls.Load(); calls != 1 {
+			t.Errorf("the work was called %d times", calls)
 		}
 		w.holds("a")
-		w.free()
 	})
+}
+
+// A process is told to end, and its work fails meanwhile. Run says both.
+func TestRunTellsTheWorksError(t *testing.T) {
+	full := errors.New("disk full")
+	for _, follows := range []bool{false, true} {
+		for _, own := range []error{full, nil} {
+			inWorld(t, func(t *testing.T, w *world) {
+				n := w.run("a", options("a"), func(ctx context.Context, _ *fencepost.Session) error {
+					<-ctx.Done()
+					if own != nil {
+						return own
+					}
+					return fmt.Errorf("reading: %w", context.Cause(ctx))
+				})
+				time.Sleep(10 * time.Second)
+				b := w.run("b", options("b"), func(ctx context.Context, _ *fencepost.Session) error {
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
+				if !follows {
+					b.st.Crash()
+				}
+				time.Sleep(20 * time.Second)
+				n.cancel(errStop)
+				if err := w.ends(n); !errors.Is(err, errStop) || errors.Is(err, full) != (own != nil) || (own == nil && err != errStop) { //nolint:errorlint // exactly that
+					t.Errorf("follows %v, work %v: Run: %v", follows, own, err)
+				}
+				b.cancel(errStop)
+				_ = w.ends(b)
+			})
+		}
+	}
 }
 
 // The leader whose successor does not come ends after Drain and a moment, and its lock is
@@ -372,32 +442,39 @@ func TestRunHandOverIsBounded(t *testing.T) {
 // guard:check-kept. A leader that is told to end has said by Check that its term lasts for
 // five seconds more. A follower is close at once, and leads after these five seconds.
 func TestRunKeepsWhatCheckHasPromised(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		var promised, led time.Time
-		a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
-			time.Sleep(20 * time.Second)
-			if err := s.Check(5 * time.Second); err != nil {
-				t.Error(err)
-			}
-			promised = time.Now().Add(5 * time.Second)
-			s.Resign()
-			time.Sleep(8 * time.Second) // it ignores its context
-			return context.Cause(ctx)
-		})
-		time.Sleep(10 * time.Second)
-		b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error {
-			led = time.Now()
-			return nil
-		})
-		if err := w.ends(b); err != nil {
+	for need, promise := range map[time.Duration]time.Duration{
+		5 * time.Second:  5 * time.Second,
+		14 * time.Second: 0, // no term lasts so long
+	} {
+		inWorld(t, func(t *testing.T, w *world) { keepsPromise(t, w, need, promise) })
+	}
+}
+
+func keepsPromise(t *testing.T, w *world, need, promise time.Duration) {
+	var promised, led time.Time
+	a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		time.Sleep(20 * time.Second)
+		if err := s.Check(need); (err == nil) != (promise > 0) {
 			t.Error(err)
 		}
-		a.cancel(errStop)
-		_ = w.ends(a)
-		if late := led.Sub(promised); late < 0 || late > 3*time.Second {
-			t.Errorf("the next leader began %v after what was promised", late)
-		}
+		promised = time.Now().Add(promise)
+		s.Resign()
+		time.Sleep(8 * time.Second) // it ignores its context
+		return context.Cause(ctx)
 	})
+	time.Sleep(10 * time.Second)
+	b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error {
+		led = time.Now()
+		return nil
+	})
+	if err := w.ends(b); err != nil {
+		t.Error(err)
+	}
+	a.cancel(errStop)
+	_ = w.ends(a)
+	if late := led.Sub(promised); late < 0 || late > 3*time.Second {
+		t.Errorf("the next leader began %v after what was promised", late)
+	}
 }
 
 // A store that hangs does not keep a process that is told to end beyond the 30 s that

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -22,7 +23,7 @@ var ErrFenced = errors.New("fence: fenced")
 
 // FencedError says which epoch was refused and because of which. It is [ErrFenced].
 type FencedError struct {
-	// Role is who was refused: "writer" or "compactor"; empty if it was a [Gate] that
+	// Role is who was refused: "writer" or "compactor"; empty if a [Gate] or a register has
 	// refused.
 	Role string
 	// Epoch was refused because of By, a later one. They are equal if another process
@@ -39,10 +40,10 @@ func (e *FencedError) Error() string {
 	switch {
 	case e.Epoch == 0:
 		return "fenced: epoch 0 gives no right; epochs begin at 1"
+	case e.By == e.Epoch:
+		return fmt.Sprintf("fenced: another %s was given the same token, of epoch %d; every one needs a new token", cmp.Or(e.Role, "holder"), uint64(e.Epoch))
 	case e.Role == "":
 		return fmt.Sprintf("fenced: epoch %d has been replaced by epoch %d", uint64(e.Epoch), uint64(e.By))
-	case e.By == e.Epoch:
-		return fmt.Sprintf("fenced: another %s was given the same token, of epoch %d; every one needs a new token", e.Role, uint64(e.Epoch))
 	case e.Key != "":
 		return fmt.Sprintf("fenced: 412 on %s, sealed by epoch %d", e.Key, uint64(e.By))
 	}

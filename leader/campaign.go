@@ -221,8 +221,9 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 	took := c.clock.Now().Sub(c.began)
 	t := newTerm(ctx, c.Elector, c.own, win)
 	told := false
-	defer func() { // if a hook panics or ends its goroutine, nobody has the term
-		if !told {
+	defer func() {
+		t.hail()
+		if !told { // if a hook panics or ends its goroutine, nobody has the term
 			_ = t.Resign(ctx)
 		}
 	}()

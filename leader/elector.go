@@ -89,8 +89,8 @@ func (e *Elector) candidacy() lease.Config {
 // failure while the store does not work; [ErrBusy];
 // [ErrCorrupt] and [ErrFormat] if the newest lock cannot be read;
 // [ErrInconsistent]; and permanent errors of the store, such as store.ErrDenied. If
-// ctx ends when the lock is already created, Campaign takes up to one
-// RequestTimeout longer to release it.
+// ctx ends when the lock is already created, Campaign takes up to two
+// RequestTimeouts longer to release it.
 func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 	if !e.busy.CompareAndSwap(false, true) {
 		return nil, ErrBusy

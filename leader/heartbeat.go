@@ -51,8 +51,11 @@ func (t *Term) drive(ctx context.Context) {
 			sent := t.clock.Now()
 			in, err := t.write(ctx, w, body)
 			t.step(in)
-			if w.State != lease.Expired {
+			switch {
+			case w.State != lease.Expired:
 				t.beat(sent, w.Due, err)
+			case in.Signal == lease.GaveUp:
+				t.e.opts.Logger.Warn("the lock could not be released; successors wait until it lapses", zap.Uint64("epoch", uint64(t.epoch)), zap.Error(err))
 			}
 		case done:
 			return

@@ -214,3 +214,20 @@ func TestLogRelease(t *testing.T) {
 		}
 	})
 }
+
+// A release that the store rejects is not tried again, and that is said.
+func TestLogRejectedRelease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		core, logs := observer.New(zap.InfoLevel)
+		a := w.campaign(w.node("a", func(o *leader.Options) { o.Logger = zap.New(core) }))
+		w.faulty.SetHook(func(faultstore.Op) faultstore.Fault {
+			return faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
+		})
+		if err := a.Resign(w.Context()); !errors.Is(err, leader.ErrNotReleased) {
+			w.Error(err)
+		}
+		if logs.FilterMessageSnippet("could not be released").Len() != 1 {
+			w.Errorf("%v", logs.All())
+		}
+	})
+}

@@ -144,7 +144,8 @@ func (o *Options) check(traits store.Traits) error {
 	need(o.RequestTimeout > 0 && o.RequestTimeout <= maxValidity, "RequestTimeout %v must be positive, and at most %v", o.RequestTimeout, maxValidity)
 	need(o.Margin > 0 && o.Margin <= maxValidity, "Margin %v must be positive, and at most %v", o.Margin, maxValidity)
 	need(o.MinEpoch <= lease.MaxMinEpoch, "MinEpoch %d must be at most %d: a greater one leaves no room for the leaders after it", o.MinEpoch, uint64(lease.MaxMinEpoch))
-	need(o.StallAfter >= 0, "StallAfter %v must not be negative", o.StallAfter)
+	need(o.Poll <= 0 || o.Poll >= time.Millisecond, "Poll %v must be at least 1ms, or 0 for the default", o.Poll)
+	need(o.StallAfter == 0 || o.StallAfter >= minValidity, "StallAfter %v must be at least %v, or 0 for never", o.StallAfter, minValidity)
 	if err := errors.Join(bad...); err != nil {
 		return err // the sums below would only repeat these faults
 	}

@@ -27,6 +27,8 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 		{"fractions", leader.Options{Renew: 1500 * time.Microsecond}, []string{"whole milliseconds"}},
 		{"old locks", leader.Options{Prune: leader.PruneOptions{Keep: -5}}, []string{"Keep -5"}},
 		{"their age too", leader.Options{Prune: leader.PruneOptions{Keep: -5, For: -5 * time.Hour}}, []string{"Keep -5", "For -5h0m0s"}},
+		{"reads without a pause", leader.Options{Poll: 1}, []string{"Poll 1ns must be at least 1ms"}},
+		{"stalls at once", leader.Options{StallAfter: time.Millisecond}, []string{"StallAfter 1ms must be at least 10ms"}},
 		{"identity", leader.Options{Identity: "a\nb"}, []string{"Identity"}},
 	} {
 		err := c.o.Validate()

@@ -111,10 +111,19 @@ func (t *Term) leave(ctx context.Context, in lease.Input) error {
 	}
 	// The driver of a lost term ends before the work does. The machine knows whether
 	// there is still a lock to release.
-	last, cancel := clock.WithTimeout(ctx, t.clock, t.e.opts.Validity, errNoAnswer)
-	defer cancel()
-	t.drive(last)
-	return t.outcome()
+	released := make(chan struct{})
+	go func() { // it goes on without the caller
+		defer close(released)
+		last, cancel := clock.WithTimeout(context.WithoutCancel(ctx), t.clock, t.e.opts.Validity, errNoAnswer)
+		defer cancel()
+		t.drive(last)
+	}()
+	select {
+	case <-released:
+		return t.outcome()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (t *Term) outcome() error {

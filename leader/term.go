@@ -49,6 +49,8 @@ type Term struct {
 	record  Record
 	working bool
 	ending  bool
+	hailed  bool   // Hooks.Elected has returned, so Hooks.Ended may be called
+	early   func() // calls it, if the term ended before
 	close   string // the candidate that has seen the lock draining
 
 	way     lease.Input // how to resign; set before leaves is closed
@@ -218,7 +220,27 @@ func (t *Term) step(in lease.Input) {
 	default:
 	}
 	if over != nil {
-		t.ended(over, now)
+		t.mu.Lock()
+		if !t.hailed {
+			t.early = func() { t.ended(over, now) }
+		}
+		hailed := t.hailed
+		t.mu.Unlock()
+		if hailed {
+			t.ended(over, now)
+		}
+	}
+}
+
+// hail says that Hooks.Elected has returned. A term can end before that, if the process is paused or the
+// hook takes long. Whoever counts terms must hear of its beginning first.
+func (t *Term) hail() {
+	t.mu.Lock()
+	t.hailed = true
+	early := t.early
+	t.mu.Unlock()
+	if early != nil {
+		early()
 	}
 }
 

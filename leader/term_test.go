@@ -3,10 +3,12 @@ package leader_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -368,6 +370,71 @@ func TestStepDown(t *testing.T) {
 	}
 }
 
+// The work of a leader ends right after an operator has deposed it, before its next heartbeat. Its release frees
+// the lock, so nobody waits for the rest of the validity.
+func TestStepDownMeetsARelease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, op := w.node("a"), w.node("b"), w.node("op")
+		ta := w.campaign(a)
+		won := w.campaigning(b)
+		time.Sleep(20 * time.Second)
+		if _, err := op.StepDown(w.Context(), &leader.StepDownOptions{Reason: "maintenance"}); err != nil {
+			w.Fatal(err)
+		}
+		began := time.Now()
+		w.resign(ta)
+		tb := <-won
+		if took := time.Since(began); took > 7*time.Second { // b reads the lock once in 6 s
+			w.Errorf("b led only after %v", took)
+		}
+		if f := w.file(1); f["reason"] != "stepped down: maintenance" {
+			w.Errorf("lock %v", f)
+		}
+		w.resign(tb)
+	})
+}
+
+// A caller of Resign gives up while the release is under way. It returns at once, and the lock is released.
+func TestResignGoesOnWithoutItsCaller(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, op := w.node("a"), w.node("op")
+		took, ran := make(chan time.Duration, 1), make(chan error, 1)
+		go func() {
+			ran <- a.Run(w.Context(), func(ctx context.Context, t *leader.Term) error {
+				<-ctx.Done()
+				w.faulty.SetHook(func(op faultstore.Op) (f faultstore.Fault) {
+					if op.Client == "a" && op.Kind == faultstore.Put {
+						f.Delay = 2 * time.Second
+					}
+					return f
+				})
+				go func() {
+					began := time.Now()
+					ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+					defer cancel()
+					_ = t.Resign(ctx)
+					took <- time.Since(began)
+				}()
+				time.Sleep(100 * time.Millisecond)
+				return nil
+			})
+		}()
+		time.Sleep(20 * time.Second)
+		if _, err := op.StepDown(w.Context(), nil); err != nil {
+			w.Fatal(err)
+		}
+		if err := <-ran; !errors.Is(err, leader.ErrDeposed) {
+			w.Errorf("Run: %v", err)
+		}
+		if d := <-took; d != time.Second {
+			w.Errorf("Resign returned after %v", d)
+		}
+		if f := w.file(1); f["wait_ms"] != nil {
+			w.Errorf("lock %v", f)
+		}
+	})
+}
+
 // TestStepDownSparesTheSuccessor: while an operator's swap is under way, or the answer to it, the leader is
 // replaced. Its successor goes on.
 func TestStepDownSparesTheSuccessor(t *testing.T) {
@@ -586,6 +653,37 @@ func TestHooks(t *testing.T) {
 				w.Errorf("heartbeat %+v", h)
 			}
 		}
+	})
+}
+
+// A term ends while its beginning is still being told. Its end is told after that.
+func TestEndedAfterElected(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var told []string
+		var mu sync.Mutex
+		tell := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, what)
+		}
+		a := w.node("a", func(o *leader.Options) {
+			o.Hooks = leader.Hooks{
+				Elected: func(leader.Election) {
+					w.faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Hang: true} })
+					time.Sleep(20 * time.Second)
+					tell("elected")
+				},
+				Ended: func(leader.End) { tell("ended") },
+			}
+		})
+		term := w.campaign(a)
+		synctest.Wait()
+		if err := term.Check(0); !errors.Is(err, leader.ErrExpired) || !slices.Equal(told, []string{"elected", "ended"}) {
+			w.Errorf("%v; told %v", err, told)
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		_ = term.Resign(ctx)
 	})
 }
 

@@ -23,12 +23,12 @@ type Consumer struct {
 // the earlier holder's Commit fails with a fence.FencedError, however late it arrives.
 //
 // With the token of an election, a consumer of an earlier epoch cannot take the position back.
-// With the zero token the latest call has it. A name has 1 to 100 letters, digits, dots, hyphens
+// Without a token the latest call has it. A name has 1 to 100 letters, digits, dots, hyphens
 // and underscores, and begins with a letter or digit.
 //
-// Errors: [ErrOptions] for a bad name; a fence.FencedError if a later epoch has the position;
+// Errors: [ErrOptions] for a bad name, for the zero token, and for more than one; a fence.FencedError if a later epoch has the position;
 // [ErrCorrupt] also if it is that of another log; those of register.Open.
-func (r *Reader) Consumer(ctx context.Context, name string, token fence.Token) (*Consumer, error) {
+func (r *Reader) Consumer(ctx context.Context, name string, token ...fence.Token) (*Consumer, error) {
 	key, ok := layout.ConsumerKey(name)
 	if !ok {
 		return nil, fmt.Errorf("%w: the consumer's name is %.120q: it needs 1 to 100 letters, digits, dots, hyphens and underscores, and begins with a letter or digit", ErrOptions, name)
@@ -36,10 +36,13 @@ func (r *Reader) Consumer(ctx context.Context, name string, token fence.Token) (
 	opts := &register.Options{Settle: r.opts.Settle, Clock: r.opts.Clock}
 	var reg *register.Register
 	var err error
-	if token.Valid() {
-		reg, err = register.Open(ctx, r.log.Store(), key, token, opts)
-	} else {
+	switch {
+	case len(token) == 0:
 		reg, err = register.Take(ctx, r.log.Store(), key, opts)
+	case len(token) > 1 || !token[0].Valid():
+		return nil, fmt.Errorf("%w: a consumer has one token, and that of epoch 0 gives no right; without a token the latest call has the position", ErrOptions)
+	default:
+		reg, err = register.Open(ctx, r.log.Store(), key, token[0], opts)
 	}
 	if err != nil {
 		return nil, err

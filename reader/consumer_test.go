@@ -19,22 +19,22 @@ func TestConsumer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	consume := func(token uint64) *reader.Consumer {
+	consume := func(token ...fence.Token) *reader.Consumer {
 		t.Helper()
-		c, err := r.Consumer(t.Context(), "mailer", fence.NewToken(token))
+		c, err := r.Consumer(t.Context(), "mailer", token...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	a := consume(0)
+	a := consume()
 	if next, ok := a.Next(); ok || next != 0 {
 		t.Errorf("%d, %v", next, ok)
 	}
 	if err := a.Commit(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	b := consume(7)
+	b := consume(fence.NewToken(7))
 	if next, ok := b.Next(); !ok || next != 5 {
 		t.Errorf("%d, %v", next, ok)
 	}
@@ -47,17 +47,23 @@ func TestConsumer(t *testing.T) {
 	if _, err := r.Consumer(t.Context(), "mailer", fence.NewToken(6)); !errors.Is(err, fence.ErrFenced) {
 		t.Errorf("%v", err)
 	}
-	if next, ok := consume(0).Next(); !ok || next != 9 {
+	if next, ok := consume().Next(); !ok || next != 9 {
 		t.Errorf("%d, %v", next, ok)
 	}
+	// The zero token, such as that of a new Lease, gives no right.
+	for _, tokens := range [][]fence.Token{{fence.NewToken(0)}, {fence.NewToken(10), fence.NewToken(11)}} {
+		if _, err := r.Consumer(t.Context(), "mailer", tokens...); !errors.Is(err, reader.ErrOptions) {
+			t.Errorf("%v: %v", tokens, err)
+		}
+	}
 	// Another name is another position.
-	if c, err := r.Consumer(t.Context(), "other", fence.Token{}); err != nil {
+	if c, err := r.Consumer(t.Context(), "other"); err != nil {
 		t.Error(err)
 	} else if next, ok := c.Next(); ok {
 		t.Errorf("%d", next)
 	}
 	for _, name := range []string{"", ".", "..", "a/b", "-x", strings.Repeat("x", 101), "ä"} {
-		if _, err := r.Consumer(t.Context(), name, fence.Token{}); !errors.Is(err, reader.ErrOptions) {
+		if _, err := r.Consumer(t.Context(), name); !errors.Is(err, reader.ErrOptions) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -72,7 +78,7 @@ func TestConsumerOfAnotherLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := r.Consumer(t.Context(), "x", fence.Token{})
+	c, err := r.Consumer(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +89,7 @@ func TestConsumerOfAnotherLog(t *testing.T) {
 	if r, err = reader.Open(t.Context(), l.Mem, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Consumer(t.Context(), "x", fence.Token{}); !errors.Is(err, reader.ErrCorrupt) || !strings.Contains(err.Error(), "another log") {
+	if _, err := r.Consumer(t.Context(), "x"); !errors.Is(err, reader.ErrCorrupt) || !strings.Contains(err.Error(), "another log") {
 		t.Errorf("%v", err)
 	}
 }
@@ -97,7 +103,7 @@ func ExampleReader_Consumer() {
 		panic(err)
 	}
 	for range 2 { // the second time after a restart
-		c, err := r.Consumer(ctx, "mailer", fence.Token{})
+		c, err := r.Consumer(ctx, "mailer")
 		if err != nil {
 			panic(err)
 		}

@@ -16,7 +16,7 @@
 // segments hold the same records at the same offsets. Only records that retention has
 // deleted are gone, and the error ([GoneError]) says where the log begins now.
 //
-// A reader takes no lock and writes nothing, except for pins. A tailing reader of an idle
+// A reader takes no lock and writes nothing, except for pins and the positions of consumers. A tailing reader of an idle
 // log makes at most one request a second. While records come, it fetches ahead, within
 // Options.Prefetch. It finds a record of a large segment with two requests.
 //

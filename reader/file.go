@@ -64,7 +64,7 @@ func (s *Snapshot) Open(ctx context.Context, f manifest.File) (*File, error) {
 
 // gone is the error of a file that is not there.
 func (s *Snapshot) gone(key, where string) error {
-	if s.pin != nil && s.Err() == nil {
+	if s.pin != nil && s.Err() == nil && !s.pin.over() {
 		return fmt.Errorf("%w: file %s is live in the snapshot of version %d, which is pinned, and it is not in %s; run `fencepost verify`", fence.ErrCorrupt, key, s.m.Version, where)
 	}
 	return s.explain(fmt.Errorf("%w: file %s is not in %s", ErrGone, key, where))

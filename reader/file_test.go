@@ -199,6 +199,23 @@ func TestFileErrors(t *testing.T) {
 	fixture.WantErr(t, err, reader.ErrGone, "no pin of its own")
 }
 
+// TestFileAfterClose: a file that is gone after its snapshot was closed is no damage.
+func TestFileAfterClose(t *testing.T) {
+	l := logtest.New(t, logtest.Format(), nil)
+	f := commit(t, l.Mem, []byte("rows"))[0]
+	s := look(t, l.Mem, nil)
+	file := open(t, s, f)
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.Remove(f.Key)
+	_, err := io.ReadAll(file)
+	fixture.WantErr(t, err, reader.ErrGone, "was closed")
+	if errors.Is(err, reader.ErrCorrupt) {
+		t.Error(err)
+	}
+}
+
 // TestFilePinLost: a file that is gone after its pin was lost says so.
 func TestFilePinLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

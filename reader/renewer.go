@@ -101,6 +101,13 @@ func (n *renewer) Err() error {
 	return n.err
 }
 
+// over reports whether the pin was released.
+func (n *renewer) over() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.released
+}
+
 // release deletes the pin, also one that is lost: perhaps only the answers were.
 func (n *renewer) release(ctx context.Context) error {
 	n.mu.Lock()

@@ -138,6 +138,8 @@ func (s *Snapshot) explain(err error) error {
 		return fmt.Errorf("%w: %w", s.Err(), err)
 	case s.pin == nil:
 		return fmt.Errorf("reader: the snapshot of version %d has no pin of its own: %w", s.m.Version, err)
+	case s.pin.over():
+		return fmt.Errorf("reader: the snapshot of version %d was closed: %w", s.m.Version, err)
 	}
 	return err
 }

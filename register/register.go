@@ -241,7 +241,8 @@ func (r *Register) write(ctx context.Context, old record, version store.Version,
 func (r *Register) refused(ctx context.Context) error {
 	found, version, err := read(ctx, r.st, r.key, r.opts.Settle)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
+		// The write may have been applied before another owner's replaced it: its value is kept then.
+		return fmt.Errorf("%w: a write to %s was refused, and nobody can tell why: %w", store.ErrUnknown, r.key, err)
 	}
 	// guard:register-own. After a refused write, a register tries again only if it has written the
 	// object itself, by an earlier write that was applied late. Without this check: A has opened

@@ -179,6 +179,26 @@ func TestSetAfterUnknown(t *testing.T) {
 	}
 }
 
+// A value is written, its answer is lost, and the next owner keeps it. If nobody can read that, the outcome is
+// unknown, whatever the store answers to the read.
+func TestSetThatCannotTell(t *testing.T) {
+	f := faultstore.New(memstore.New(nil), nil)
+	a := open(t, f.Client("a"), 1)
+	f.SetHook(faultstore.Script(
+		faultstore.Rule{Kind: faultstore.Put, Client: "a", Fault: faultstore.Fault{Err: faultstore.ErrReset}},
+		faultstore.Rule{Kind: faultstore.Get, Client: "a", Skip: 1, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}},
+	))
+	f.SetAfter(func(_ context.Context, op faultstore.Op, _ error) {
+		if op.Client == "a" && op.Kind == faultstore.Put {
+			open(t, f.Client("b"), 2)
+		}
+	})
+	if err := a.Set(t.Context(), []byte("9")); !errors.Is(err, store.ErrUnknown) || store.OutcomeOf(err) != store.Unknown || !errors.Is(err, store.ErrDenied) {
+		t.Errorf("Set: %v", err)
+	}
+	holds(t, f, 2, "9")
+}
+
 // A register whose object was deleted, or brought back, is lost.
 func TestLost(t *testing.T) {
 	st := memstore.New(nil)

@@ -148,8 +148,9 @@ func (h *Hedge) measure(d time.Duration, size int) {
 	n := len(h.times)
 	sorted := slices.Clone(h.times)
 	slices.Sort(sorted)
-	if i := int(math.Ceil(h.Quantile * float64(n))); i < n { // else there are too few to tell
-		h.late = sorted[i] + 1
+	// If there are too few to tell, it waits for more.
+	if i := int(math.Ceil(h.Quantile * float64(n))); i < n || n == hedgeMemory {
+		h.late = sorted[min(i, n-1)] + 1
 	}
 }
 

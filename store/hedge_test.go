@@ -493,3 +493,22 @@ func TestHedgeQuantile(t *testing.T) {
 		}
 	}
 }
+
+// With the greatest quantiles a request that hangs is still sent again.
+func TestHedgeGreatQuantile(t *testing.T) {
+	hedged(t, nil, func(w *world) {
+		w.write.Hedge = &store.Hedge{Quantile: 0.999}
+		for i := range 600 {
+			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("warm/", i), []byte("x"), w.write); !errors.Is(err, store.ErrPrecondition) && err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.st.puts, w.st.gets = nil, nil
+		w.fault.SetHook(faultstore.Script(faultstore.Rule{Prefix: "k", Kind: faultstore.Put, Fault: never}))
+		start := time.Now()
+		w.created()
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -14,7 +15,9 @@ import (
 // SettleOptions tune the retries of [Create], [Swap], [Read], [ListAll] and
 // [DeleteAll]. Nil works like the zero value.
 type SettleOptions struct {
-	// Attempt bounds one request, default 30 s. The context bounds the whole call.
+	// Attempt bounds one request, default 30 s. The context bounds the whole call. After a request
+	// that timed out, the next one of this call may take twice as long, up to what its bytes take at
+	// 4 KiB/s: a slow line keeps no large object out for ever.
 	Attempt time.Duration
 	// Backoff is the longest pause after the first failure, default 20 ms. It doubles
 	// with each failure up to MaxBackoff, default 2 s. Each pause is drawn evenly from
@@ -95,13 +98,33 @@ func (o *SettleOptions) settings() (settings, error) {
 
 var errAttemptTimeout = errors.New("store: no answer in time")
 
+// patience is what the requests of one call share. It is safe for concurrent use.
+type patience struct {
+	size     int64        // how many bytes a request sends or awaits
+	timeouts atomic.Int32 // so far
+}
+
+// slowest is the slowest line for which a request's time limit grows, in bytes a second.
+const slowest = 4 << 10
+
 // attempt runs one request under its own time limit.
-func (s *settings) attempt(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := clock.WithTimeout(ctx, s.Clock, s.Attempt, errAttemptTimeout)
+func (s *settings) attempt(ctx context.Context, p *patience, f func(context.Context) error) error {
+	limit := s.Attempt
+	for range p.timeouts.Load() {
+		// If 16 objects of 4 MiB share a line of 800 KB/s, each needs 84 s. Cut off after 30 s,
+		// again and again, none of them ever gets through.
+		longer := min(2*limit, s.Attempt+time.Duration(p.size/slowest)*time.Second)
+		if longer == limit {
+			break
+		}
+		limit = longer
+	}
+	ctx, cancel := clock.WithTimeout(ctx, s.Clock, limit, errAttemptTimeout)
 	defer cancel()
 	err := f(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errAttemptTimeout) {
-		return &timeoutError{after: s.Attempt, err: err}
+		p.timeouts.Add(1)
+		return &timeoutError{after: limit, err: err}
 	}
 	return err
 }

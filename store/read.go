@@ -15,11 +15,17 @@ import (
 //
 // Never send a write with it: use [Create] or [Swap].
 func Retry(ctx context.Context, opts *SettleOptions, f func(context.Context) error) error {
+	return retrySized(ctx, opts, 0, f)
+}
+
+// retrySized is Retry for requests that await so many bytes.
+func retrySized(ctx context.Context, opts *SettleOptions, size int64, f func(context.Context) error) error {
 	s, err := opts.settings()
 	if err != nil {
 		return err
 	}
-	return s.retry(ctx, func() error { return s.attempt(ctx, f) })
+	p := patience{size: size}
+	return s.retry(ctx, func() error { return s.attempt(ctx, &p, f) })
 }
 
 func (s *settings) retry(ctx context.Context, f func() error) error {
@@ -87,7 +93,7 @@ func Read(ctx context.Context, st Store, key string, opts *ReadOptions) ([]byte,
 	dst, limit := opts.Append, cmp.Or(opts.Limit, opts.Length)
 	var body []byte
 	var info Info
-	err := Retry(ctx, opts.Settle, func(ctx context.Context) error {
+	err := retrySized(ctx, opts.Settle, cmp.Or(opts.Length, opts.Limit), func(ctx context.Context) error {
 		obj, err := st.Get(ctx, key, &get)
 		if err != nil {
 			return err

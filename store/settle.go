@@ -76,6 +76,8 @@ type write struct {
 	hedge *Hedge
 	// overtaken says when to hedge early.
 	overtaken <-chan struct{}
+
+	sending, reading patience
 }
 
 func newWrite(st Store, key string, body []byte, cond Condition, opts *WriteOptions) (*write, error) {
@@ -91,6 +93,7 @@ func newWrite(st Store, key string, body []byte, cond Condition, opts *WriteOpti
 	if o.Identity > 0 {
 		w.read = o.Identity
 	}
+	w.sending.size, w.reading.size = int64(len(body)), int64(w.read)
 	if old, swap := cond.Match(); swap {
 		w.old = old
 	} else {
@@ -181,7 +184,7 @@ func (w *write) send(ctx context.Context, first bool) (r reply, requests int) {
 
 // request makes one attempt.
 func (w *write) request(ctx context.Context) (r reply) {
-	r.err = w.attempt(ctx, func(ctx context.Context) (err error) {
+	r.err = w.attempt(ctx, &w.sending, func(ctx context.Context) (err error) {
 		r.info, err = w.st.Put(ctx, w.key, w.body, &w.put)
 		return err
 	})
@@ -242,7 +245,7 @@ func (w *write) classify(found object) finding {
 
 // peek reads the leading bytes of the object once.
 func (w *write) peek(ctx context.Context, get *GetOptions) (found object, err error) {
-	err = w.attempt(ctx, func(ctx context.Context) error {
+	err = w.attempt(ctx, &w.reading, func(ctx context.Context) error {
 		obj, err := w.st.Get(ctx, w.key, get)
 		if err != nil {
 			return err

@@ -144,7 +144,7 @@ func (v *verifier) consumers(ctx context.Context) error {
 		switch {
 		case err == nil, errors.Is(err, store.ErrNotFound):
 		case errors.Is(err, fence.ErrCorrupt), errors.Is(err, fence.ErrFormat):
-			v.problem(info.Key, "restore it from a backup; or delete it, and tell the consumer where to begin", "the position of a consumer cannot be read: %s", about(info.Key, err))
+			v.problem(info.Key, "delete it, and tell the consumer where to begin", "the position of a consumer cannot be read: %s", about(info.Key, err))
 		default:
 			return err
 		}

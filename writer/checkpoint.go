@@ -90,9 +90,9 @@ func (w *Writer) checkpoint() {
 }
 
 // note is noteHint for a writer that makes checkpoints. One that makes none notes nothing in the
-// manifest.
+// manifest but its epoch.
 func (w *Writer) note(c *checkpoints) {
-	if w.opts.Checkpoint > 0 {
+	if w.opts.Checkpoint > 0 || c.hinted.Position == (fence.Position{}) { // or the first one failed, which records the epoch
 		c.hinted = w.noteHint(&c.pruning, c.hinted)
 		return
 	}
@@ -166,7 +166,9 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 		}
 		return nil
 	})
-	followed := errors.Is(err, fence.ErrFenced) && w.follow(err)
+	by, fenced := errors.AsType[*fence.FencedError](err)
+	fenced = fenced && superseded(err) // and it is not the reason why the caller gave up
+	followed := fenced && w.follow(by)
 	if hook := w.opts.Hooks.Checkpoint; hook != nil && !followed {
 		hook(Checkpoint{Epoch: w.token.Epoch(), Err: err, Took: w.opts.Clock.Now().Sub(began), Position: at.Position, Offset: at.Offset})
 	}
@@ -177,15 +179,13 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 		w.warnUnfolded(m.Floor, at)
 		return at
 	case followed:
-	case errors.Is(err, fence.ErrFenced):
+	case fenced:
 		// guard:keep-fenced. Now and then a leader publishes a manifest, its checkpoint. If a later
 		// epoch has published one, the leader stops its writer. Without this check: A opened its
 		// writer without an election's context, so nobody cancels A's work; A's last append is
 		// acknowledged, and the checkpoint for it is due; B opens a later epoch; A's checkpoint is
 		// refused, and A only logs a warning; A reports no error until its next append meets B's
 		// seal, perhaps hours later.
-		var by *fence.FencedError
-		errors.As(err, &by)
 		w.mu.Lock()
 		w.halt(by)
 		w.acknowledge()
@@ -200,11 +200,10 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 // follow notes a successor that has fenced a checkpoint. It reports whether that is no failure: the writer
 // was closed, and has no append without an outcome. In a hand-over the lock is free by then, and the
 // successor may be quicker than the last checkpoint. Its own manifest begins no earlier.
-func (w *Writer) follow(err error) bool {
-	var by *fence.FencedError
+func (w *Writer) follow(by *fence.FencedError) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.ended || w.stop != nil || !w.drained() || !errors.As(err, &by) {
+	if !w.ended || w.stop != nil || !w.drained() {
 		return false
 	}
 	w.shut(by)
@@ -227,6 +226,9 @@ const manyUnfolded = 4096
 // warnUnfolded says that nobody seems to compact the log, and again whenever twice as many
 // objects wait.
 func (w *Writer) warnUnfolded(floor, at frame.Point) {
+	if !floor.Position.Before(at.Position) {
+		return // a compactor has folded more since
+	}
 	n := at.Position.Seq - 1
 	switch {
 	case floor.Position.Epoch == at.Position.Epoch:
@@ -246,13 +248,15 @@ func (w *Writer) warnUnfolded(floor, at frame.Point) {
 }
 
 // countEarlier counts the unfolded objects of earlier epochs, as far as they matter. It is
-// asked once, and only of a log that has many records to fold.
+// asked once, and only of a log that has many records to fold. It returns -1 if the store does not say.
 func (w *Writer) countEarlier(floor frame.Point) (n int) {
-	for info, err := range w.st.List(w.slots, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(floor.Position)}) {
-		if err != nil || n >= manyUnfolded {
-			break // it is only for a warning
-		}
-		if p, ok := layout.ParseDataKey(info.Key); ok && floor.Position.Before(p) && p.Epoch < w.Epoch() {
+	for info, err := range store.ListAll(w.slots, w.st, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(floor.Position)}, w.opts.Settle) {
+		switch p, ok := layout.ParseDataKey(info.Key); {
+		case err != nil:
+			return -1
+		case n >= manyUnfolded:
+			return n // it is only for a warning
+		case ok && floor.Position.Before(p) && p.Epoch < w.Epoch():
 			n++
 		}
 	}

@@ -1,6 +1,8 @@
 package writer_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -139,6 +141,55 @@ func TestCheckpointFails(t *testing.T) {
 	})
 }
 
+// A writer without checkpoints records its epoch, also if the store fails at first.
+func TestNoCheckpointsAndTheFirstFails(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.List, Skip: 2, Times: 6, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}})
+		w := e.open("a", 1, &writer.Options{Checkpoint: -1})
+		e.append(w, "0")
+		time.Sleep(time.Minute)
+		if m := e.Newest(); m.Version != 1 || m.Roles[layout.Writer].Epoch != 1 {
+			t.Errorf("manifest %d, %+v", m.Version, m.Roles)
+		}
+	})
+}
+
+// During a checkpoint the writer is ended by a context whose cause is the fencing of something else: of a
+// compactor, or of a table in SQL. That is no successor of the writer.
+func TestCheckpointAndAnotherIsFenced(t *testing.T) {
+	for _, cause := range []error{fence.ErrFenced, &fence.FencedError{Role: "compactor", Epoch: 3, By: 9}} {
+		for _, when := range []string{"before", "during", "Close"} {
+			bubble(t, func(t *testing.T, e *env) {
+				until, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if when == "before" {
+					cancel(cause)
+				}
+				w, err := e.try("a", 1, &writer.Options{Checkpoint: time.Minute, Until: until})
+				if err == nil && when != "before" {
+					e.append(w, "0")
+					e.hold("a", faultstore.Put, layout.ManifestPrefix)
+					if when == "during" {
+						time.Sleep(time.Minute)
+						cancel(cause)
+					} else {
+						time.AfterFunc(time.Second, func() { cancel(cause) })
+						_ = w.Close(until)
+					}
+				}
+				synctest.Wait()
+				if err == nil {
+					err = w.Err()
+				}
+				var by *fence.FencedError
+				if errors.As(err, &by) && by.Role == "writer" || when != "before" && !errors.Is(err, writer.ErrClosed) {
+					t.Errorf("%s, %v: Err is %v", when, cause, err)
+				}
+			})
+		}
+	}
+}
+
 // guard:keep-fenced. Another process with the same token has come first with its
 // manifest: this one stops.
 func TestManifestOfAnotherWithTheSameToken(t *testing.T) {
@@ -206,6 +257,7 @@ func TestCheckpointWarnsOfUnfolded(t *testing.T) {
 		if err := w.Close(t.Context()); err != nil || logs.Len() != 1 {
 			t.Errorf("%v: %v", err, logs.All())
 		}
+		e.fault(faultstore.Rule{Client: "b", Kind: faultstore.List, Prefix: layout.DataPrefix, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}})
 		fill(e.open("b", 1<<16, &writer.Options{Logger: zap.New(core)}), 10)
 		if lines := logs.All(); len(lines) != 2 || lines[1].ContextMap()["records"] != uint64(6200) {
 			t.Errorf("the next writer says %v", lines)
@@ -215,6 +267,27 @@ func TestCheckpointWarnsOfUnfolded(t *testing.T) {
 		fill(w, 10)
 		if err := w.Close(t.Context()); err != nil || logs.Len() != 2 {
 			t.Errorf("%v: after a compaction %v", err, logs.All())
+		}
+	})
+}
+
+// While a checkpoint is under way a compactor folds more than it notes. Nothing is left to warn of.
+func TestCheckpointBehindACompactor(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		core, logs := observer.New(zap.WarnLevel)
+		w := e.open("a", 1, &writer.Options{Checkpoint: time.Minute, Logger: zap.New(core)})
+		e.append(w, "0")
+		folded := false
+		e.before("a", faultstore.Put, layout.ManifestPrefix, func(faultstore.Op) bool {
+			e.append(w, "1")
+			e.compact()
+			folded = true
+			return true
+		})
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if !folded || logs.Len() != 0 {
+			t.Errorf("folded %v: %v", folded, logs.All())
 		}
 	})
 }

@@ -41,6 +41,7 @@ func (w *Writer) dispatch(requests *crew) {
 		ctx, cancel := context.WithCancel(w.slots)
 		b.at, b.first, b.bytes, b.count, b.cancel = w.next, w.offset, b.Size(), b.Records(), cancel
 		w.prepare(b)
+		b.edit = nil // for whoever keeps the Future
 		w.last = b
 		w.next.Seq++
 		w.offset += uint64(b.count)

@@ -106,13 +106,14 @@ func (a *app) root() *cobra.Command {
 			return usage("there is no verb %q%s; see fencepost help", args[0], didYouMean("", args[0], verbs))
 		},
 		Args: cobra.ArbitraryArgs,
-		PersistentPreRun: func(*cobra.Command, []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.patience = cmp.Or(a.patience, 5*time.Second)
 			a.con = newConsole(a.err, a.terminal && !a.verbose, a.patience)
 			a.log = zap.NewNop()
 			if a.verbose {
 				a.log = a.con.logger()
 			}
+			return notEmpty(cmd)
 		},
 	}
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log to standard error what is done")

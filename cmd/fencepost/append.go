@@ -8,6 +8,7 @@ import (
 	"io"
 	"path/filepath"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -84,7 +85,9 @@ the longest record.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.url = args[0]
 			if len(args) == 2 && args[1] != "-" {
-				p.file = args[1]
+				if p.file = args[1]; p.file == "" {
+					return usage("the name of the file is empty; for standard input leave it out, or write -")
+				}
 			}
 			if err := p.granted.check(cmd, p.url); err != nil {
 				return err
@@ -139,6 +142,9 @@ func (p *appending) run(ctx context.Context) error {
 	}
 	if c, ok := in.(io.Closer); ok {
 		defer c.Close()
+	}
+	if !utf8.ValidString(p.source) { // JSON would store another name
+		return usage("the name of the source, %q, is not UTF-8; give another one with --source", p.source)
 	}
 	st, err := p.store(ctx, p.url, p.granted.partition < 0)
 	if err != nil {

@@ -32,14 +32,7 @@ type granted struct {
 
 func grantedFlags(fl *pflag.FlagSet) *granted {
 	g := &granted{partition: -1}
-	fl.Var(&checked{kind: "epoch", set: func(s string) error {
-		e, err := strconv.ParseUint(s, 10, 64)
-		if err != nil || e == 0 {
-			return errors.New("write a number from 1 on, such as \"$FENCEPOST_EPOCH\"")
-		}
-		g.epoch = fence.Epoch(e)
-		return nil
-	}}, "epoch", "append in this epoch, without an election: see above")
+	epochVar(fl, &g.epoch, "append in this epoch, without an election: see above")
 	fl.Var(&checked{kind: "int", set: func(s string) error {
 		p, err := strconv.Atoi(s)
 		if err != nil || p < 0 {

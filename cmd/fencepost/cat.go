@@ -22,7 +22,7 @@ func (a *app) catCmd() *cobra.Command {
 	var follow, exact bool
 	var format string
 	var g *gauges
-	var who consumer
+	who := consumer{note: func(format string, args ...any) { a.con.note(format, args...) }}
 	c := &cobra.Command{
 		Use:   "cat [--from N] [--follow] [--consumer NAME] [--format FORMAT] URL",
 		Short: "print the records",
@@ -39,9 +39,11 @@ export does; --json is short for that.
 
 With --consumer cat begins at the position of that name in the store, and keeps it up to
 date: once a second, and at the end. A record counts when it is written to
-standard output, so what reads there sees each record at least once. Of two with one
-name, the one that was started later goes on, and the other ends with an error. With
---epoch the one with the greater epoch does, such as $FENCEPOST_EPOCH of fencepost exec.
+standard output. So what reads there to the end sees each record at least once. If a
+reader of a pipe dies, up to 64 KiB of records that count may not have been read. Of
+two with one name, the one that was started later goes on. The other ends with an error
+as soon as it has to write its position. With --epoch the one with the greater epoch
+goes on, such as $FENCEPOST_EPOCH of fencepost exec.
 
 It needs the right to read, and with --consumer to write below consumer/.`,
 		Example: "fencepost cat --follow s3://bucket/orders",
@@ -94,7 +96,7 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 	completeFlag(c, "format", slices.Sorted(maps.Keys(encoders))...)
 	c.Flags().BoolVar(&exact, "exact", false, exactHelp)
 	c.Flags().StringVar(&who.name, "consumer", "", "begin at the position of that name, and keep it up to date")
-	c.Flags().Uint64Var(&who.epoch, "epoch", 0, "take the position over for this epoch (default for the next one)")
+	epochVar(c.Flags(), &who.epoch, "take the position over for this epoch (default for the next one)")
 	a.jsonFlag(c)
 	return c
 }
@@ -117,7 +119,7 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 			defer func() {
 				l.stop()
 				if out.Flush() == nil {
-					who.note(who.wrote.Load()) // also after a signal, or an error of the store
+					who.printed(who.wrote.Load()) // also after a signal, or an error of the store
 				}
 			}()
 			to = l

@@ -16,7 +16,8 @@ import (
 // consumer keeps the position of cat. Without a name it does nothing.
 type consumer struct {
 	name  string
-	epoch uint64
+	epoch fence.Epoch // 0: the next one
+	note  func(format string, args ...any)
 
 	c    *reader.Consumer
 	stop context.CancelCauseFunc // of cat
@@ -42,7 +43,11 @@ func (c *consumer) open(ctx context.Context, r *reader.Reader, from *uint64) (co
 		return ctx, nil
 	}
 	var err error
-	if c.c, err = r.Consumer(ctx, c.name, fence.NewToken(c.epoch)); err != nil {
+	var tokens []fence.Token
+	if c.epoch != 0 {
+		tokens = append(tokens, fence.NewToken(uint64(c.epoch)))
+	}
+	if c.c, err = r.Consumer(ctx, c.name, tokens...); err != nil {
 		if errors.Is(err, reader.ErrOptions) {
 			err = &kindError{errUsage, err}
 		}
@@ -67,11 +72,11 @@ func (c *consumer) open(ctx context.Context, r *reader.Reader, from *uint64) (co
 // flushing is called before standard output is flushed, and returns what to call after that.
 func (c *consumer) flushing() (flushed func()) {
 	next := c.wrote.Load() // a record that comes during the flush counts at the next one
-	return func() { c.note(next) }
+	return func() { c.printed(next) }
 }
 
-// note takes note that standard output has all records before an offset.
-func (c *consumer) note(next uint64) {
+// printed takes note that standard output has all records before an offset.
+func (c *consumer) printed(next uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next = max(c.next, next)
@@ -98,6 +103,7 @@ func (c *consumer) close(ctx context.Context, err error) error {
 	if c.c == nil {
 		return err
 	}
+	_, signalled := errors.AsType[*interrupted](context.Cause(ctx))
 	c.stop(nil)
 	<-c.done
 	if errors.Is(err, fence.ErrFenced) {
@@ -108,8 +114,11 @@ func (c *consumer) close(ctx context.Context, err error) error {
 	failed := c.commit(ctx)
 	if failed != nil {
 		failed = fmt.Errorf("the position of %s is not written: %w", c.name, failed)
-		if errors.Is(err, errQuiet) {
-			return failed // somebody must be told
+		switch { // somebody must be told
+		case signalled:
+			c.note("%s", line(failed))
+		case errors.Is(err, errQuiet):
+			return failed
 		}
 	}
 	return errors.Join(err, failed)

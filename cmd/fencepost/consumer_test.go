@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 )
 
 // TestConsumer: each cat goes on where the last one was, and the later of two goes on.
@@ -132,6 +134,34 @@ func TestConsumerFollows(t *testing.T) {
 	}
 }
 
+// TestConsumerCannotWrite: cat is told to end, and its last position cannot be written. It says so.
+func TestConsumerCannotWrite(t *testing.T) {
+	log := newLog(t, memURL(t))
+	must(t, "a\n", "append", log)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	st := faultstore.New(openStore(t, log), nil)
+	var opened atomic.Bool
+	st.SetHook(func(op faultstore.Op) faultstore.Fault {
+		switch {
+		case op.Kind != faultstore.Put || !opened.Swap(true):
+			return faultstore.Fault{}
+		case ctx.Err() == nil:
+			return faultstore.Fault{Drop: true, Hang: true}
+		}
+		return faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
+	})
+	var out, errs buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(context.Context, string) (store.Store, error) { return st, nil }}
+	ended := make(chan int)
+	go func() { ended <- a.run(ctx, []string{"cat", "--follow", "--consumer", "mail", log}) }()
+	eventually(t, "the record", func() bool { return out.String() == "a\n" })
+	cancel(&interrupted{syscall.SIGTERM})
+	if got := <-ended; got != 143 || !strings.Contains(errs.String(), "the position of mail is not written") {
+		t.Errorf("status %d: %s", got, &errs)
+	}
+}
+
 // TestConsumerIsFenced: a cat whose name was taken over ends, and never sets the position back.
 func TestConsumerIsFenced(t *testing.T) {
 	log := newLog(t, memURL(t))
@@ -151,7 +181,7 @@ func TestConsumerIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, "", "cat", "--consumer", "mail", log)
-	w.note(2)
+	w.printed(2)
 	<-ctx.Done() // it finds out within a second
 	if err := context.Cause(ctx); !strings.Contains(err.Error(), "fenced") {
 		t.Errorf("%v", err)
@@ -166,7 +196,9 @@ func TestConsumerIsFenced(t *testing.T) {
 
 func TestConsumerUsage(t *testing.T) {
 	log := newLog(t, memURL(t))
-	for args, says := range map[string]string{"--epoch 5": "--consumer", "--consumer a/b": "letters, digits"} {
+	for args, says := range map[string]string{
+		"--epoch 5": "--consumer", "--consumer a/b": "letters, digits", "--consumer x --epoch 0": "from 1 on", "--consumer=": "--consumer is empty",
+	} {
 		if r := run(t, "", append(strings.Fields("cat "+args), log)...); r.status != 2 || !strings.Contains(r.err, says) {
 			t.Errorf("%s: status %d, %s", args, r.status, r.err)
 		}

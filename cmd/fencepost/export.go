@@ -80,7 +80,7 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	case fl.Changed("from") && e.from > s.End():
 		return ahead(e.from, s.End())
 	case fl.Changed("to") && !fl.Changed("from") && e.to <= s.First() && s.First() > 0:
-		return fmt.Errorf("all records before --to %d: %w", e.to, &reader.GoneError{Offset: e.to, First: s.First()})
+		return fmt.Errorf("all records before --to %d: %w", e.to, &reader.GoneError{Offset: max(e.to, 1) - 1, First: s.First()})
 	case fl.Changed("to"):
 		to = min(to, e.to)
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/xhit/go-str2duration/v2"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/reader"
 )
 
 // checked is a flag that refuses bad values itself, so that the error is wrong usage and
@@ -91,10 +94,22 @@ func countVar[T int | int64](fl *pflag.FlagSet, to *T, name string, def T, help 
 	}}, name, help)
 }
 
+// epochVar is a flag with an epoch.
+func epochVar(fl *pflag.FlagSet, to *fence.Epoch, help string) {
+	fl.Var(&checked{kind: "epoch", set: func(s string) error {
+		e, err := strconv.ParseUint(s, 10, 64)
+		if err != nil || e == 0 {
+			return errors.New("write a number from 1 on, such as \"$FENCEPOST_EPOCH\"")
+		}
+		*to = fence.Epoch(e)
+		return nil
+	}}, "epoch", help)
+}
+
 // offsetVar is a flag with the offset of a record.
 func offsetVar(fl *pflag.FlagSet, to *uint64, name, help string) {
 	fl.Var(&checked{kind: "uint", set: func(s string) (err error) {
-		if *to, err = strconv.ParseUint(s, 10, 64); err != nil {
+		if *to, err = strconv.ParseUint(s, 10, 64); err != nil || *to == reader.Oldest {
 			return errors.New("write the offset of a record, a number from 0 on")
 		}
 		return nil
@@ -120,6 +135,17 @@ func timeVar(fl *pflag.FlagSet, to *time.Time, name, help string) {
 		*to = time.Now().Add(-d)
 		return nil
 	}}, name, help)
+}
+
+// notEmpty refuses flags with an empty text, which must not count as flags that are not given: a variable
+// of the shell may be unset.
+func notEmpty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.Type() == "string" && f.Value.String() == "" {
+			err = usage("--%s is empty: give it a value, or leave it out", f.Name)
+		}
+	})
+	return err
 }
 
 // flagError says which flag is wrong, and how.

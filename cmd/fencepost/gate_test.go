@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 )
 
 // TestGateSet: a lower epoch never overwrites what a higher one has set.
@@ -26,6 +31,45 @@ func TestGateSet(t *testing.T) {
 	}
 	if got := must(t, "", "gate", "get", "--json", st, "latest"); !strings.Contains(got, `"epoch": 9`) || !strings.Contains(got, "bmluZQ==") {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestGateSetAtOnce: two processes of one epoch set a value at the same time. Neither is a zombie.
+func TestGateSetAtOnce(t *testing.T) {
+	url := memURL(t)
+	st := faultstore.New(openStore(t, url), nil)
+	puts := 0
+	st.SetBefore(func(_ context.Context, op faultstore.Op) {
+		if op.Kind != faultstore.Put {
+			return
+		}
+		if puts++; puts == 2 { // the first one opens the register
+			must(t, "", "gate", "set", "--epoch", "4", url, "latest", "the other's")
+		}
+	})
+	var out, errs buffer
+	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(context.Context, string) (store.Store, error) { return st, nil }}
+	if status := a.run(t.Context(), []string{"gate", "set", "--epoch", "4", url, "latest", "mine"}); status != 0 || puts != 4 {
+		t.Errorf("status %d after %d writes: %s", status, puts, &errs)
+	}
+	if got := must(t, "", "gate", "get", url, "latest"); got != "mine" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestGateSetWaits: gate set says that it waits for its input, and a signal ends it.
+func TestGateSetWaits(t *testing.T) {
+	in, _ := io.Pipe()
+	defer in.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var out, errs buffer
+	a := &app{in: in, out: &out, err: &errs, open: store.Open, patience: 10 * time.Millisecond}
+	ended := make(chan int)
+	go func() { ended <- a.run(ctx, []string{"gate", "set", "--epoch", "4", memURL(t), "latest"}) }()
+	eventually(t, "it says for what it waits", func() bool { return strings.Contains(errs.String(), "reading the value from standard input") })
+	cancel(&interrupted{syscall.SIGTERM})
+	if got := <-ended; got != 143 {
+		t.Errorf("status %d: %s", got, &errs)
 	}
 }
 
@@ -55,6 +99,9 @@ func TestGateRun(t *testing.T) {
 	}
 	if got := exitStatus(t, command(t, "gate", "run", "--epoch", "12", file, "--", "/no/such").Run()); got != exitNotFound {
 		t.Errorf("status %d", got)
+	}
+	if got := exitStatus(t, command(t, "gate", "run", "--epoch", "12", file, "--", "/etc/passwd").Run()); got != exitNotRunnable {
+		t.Errorf("what is no program: status %d", got)
 	}
 	if err := os.WriteFile(file, []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)

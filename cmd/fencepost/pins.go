@@ -9,6 +9,7 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -45,6 +46,8 @@ It needs the rights of a reader.`,
 		switch {
 		case name == "":
 			return usage("--name is not given; give --name NAME")
+		case !utf8.ValidString(name): // JSON would store another name, and unpin would not find it
+			return usage("--name is not UTF-8")
 		case fl.Changed("version") && version == 0:
 			return usage("--version is 0; versions begin at 1")
 		}
@@ -65,6 +68,10 @@ func (a *app) pin(ctx context.Context, url, name string, version uint64, ttl tim
 	p, err := r.Pin(ctx, name, version, ttl)
 	if err != nil {
 		return err
+	}
+	if p.Version == 0 {
+		a.letGo(ctx, r, &p)
+		return errors.New("the log has no manifest yet, so there is nothing to pin: append something, or run `fencepost compact`, and try again")
 	}
 	// If nobody reads what is printed, the pin stays: the exit status says that it is there.
 	if err = a.pinned(ctx, st, r, &p); err != nil && !errors.Is(err, errQuiet) {

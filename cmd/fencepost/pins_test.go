@@ -23,7 +23,7 @@ func TestPinThatFails(t *testing.T) {
 	must(t, "a\n", "append", url)
 	must(t, "", "compact", url)
 	mem := openStore(t, url)
-	for ttl, left := range map[string]int{"": 0, "2m": 1} {
+	for left, ttl := range []string{"", "2m"} { // only the second one leaves its pin
 		var out, errs buffer
 		a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(context.Context, string) (store.Store, error) {
 			st := faultstore.New(mem, nil)
@@ -45,6 +45,17 @@ func TestPinThatFails(t *testing.T) {
 		if pins := keysOf(t, mem, layout.PinPrefix); status != 1 || len(pins) != left || (left > 0) != strings.Contains(errs.String(), "lapses in 2m0s") {
 			t.Errorf("ttl %q: status %d, %q, %s%s", ttl, status, pins, &out, &errs)
 		}
+	}
+}
+
+// TestPinNothing: where no manifest is, there is nothing to pin.
+func TestPinNothing(t *testing.T) {
+	url := newLog(t, memURL(t))
+	if r := run(t, "", "pin", "--name", "x", url); r.status != 1 || !strings.Contains(r.err, "no manifest yet") {
+		t.Errorf("status %d, %s", r.status, r.err)
+	}
+	if pins := keysOf(t, openStore(t, url), layout.PinPrefix); len(pins) != 0 {
+		t.Errorf("pins %q", pins)
 	}
 }
 

@@ -42,7 +42,7 @@ var encoders = map[string]encoder{
 
 // schema is the help about records in JSON.
 const schema = `A line of JSON has "offset", "time", and one of these: "value" if the record is a JSON
-document, which is then part of the line, without the white space around it; "text"
+document, which is then part of the line, without the white space in it; "text"
 if it is other text in UTF-8; "base64" if it is neither. With --exact there is no
 "value", so that no byte is lost.`
 

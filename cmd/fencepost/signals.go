@@ -114,21 +114,27 @@ var errStuck = fmt.Errorf("nobody has read it for %v after a signal", lastWords)
 // openInput opens a file to read from. Until something writes to a named pipe, that lasts: it says so, and a
 // signal ends it.
 func (a *app) openInput(ctx context.Context, name string) (*os.File, error) {
-	var f *os.File
+	return patiently(ctx, a, "still opening "+name+"; if it is a named pipe, nothing writes to it yet", func() (*os.File, error) { return os.Open(name) })
+}
+
+// patiently calls what no context ends. While that lasts it says so, and a signal ends the wait.
+func patiently[T any](ctx context.Context, a *app, note string, do func() (T, error)) (T, error) {
+	var v T
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f, err = os.Open(name)
+		v, err = do()
 	}()
 	for wait := a.patience; ; wait = min(2*wait, 10*time.Minute) {
 		select {
 		case <-done:
-			return f, err
+			return v, err
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			var none T
+			return none, context.Cause(ctx)
 		case <-time.After(wait):
-			a.con.note("still opening %s; if it is a named pipe, nothing writes to it yet", name)
+			a.con.note("%s", note)
 		}
 	}
 }

@@ -135,6 +135,8 @@ func TestBadInput(t *testing.T) {
 		"version 0":              {"files --at 0 " + log, "", 2, []string{"begin at 1"}},
 		"a version not there":    {"files --at 77 " + log, "", 1, []string{"77"}},
 		"a pin without a name":   {"pin " + log, "", 2, []string{"--name is not given; give --name NAME"}},
+		"an empty flag":          {"init --files= mem://new", "", 2, []string{"--files is empty"}},
+		"the greatest offset":    {"cat --from 18446744073709551615 " + log, "", 2, []string{"a number from 0 on"}},
 		"a short pin":            {"pin --name x --ttl 1ms " + log, "", 2, []string{`--ttl is "1ms": it must be at least`}},
 		"no such pin":            {"unpin backup " + log, "", 1, []string{"no pin called backup", "fencepost pins"}},
 		"unpin without a name":   {"unpin " + log, "", 2, []string{"NAME URL"}},
@@ -315,5 +317,31 @@ func TestBadLogs(t *testing.T) {
 				t.Errorf("verify: status %d: %s%s", r.status, r.out, r.err)
 			}
 		})
+	}
+}
+
+// TestOddNames: JSON cannot hold a name that is not UTF-8, and a variable of the shell may be empty.
+func TestOddNames(t *testing.T) {
+	log := newLog(t, memURL(t))
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"is not UTF-8", []string{"append", "--cursor", "--source", "x\xff", log}},
+		{"is not UTF-8", []string{"pin", "--name", "x\xff", log}},
+		{"the name of the file is empty", []string{"append", log, ""}},
+	} {
+		if r := run(t, "a\n", c.args...); r.status != 2 || !strings.Contains(r.err, c.says) {
+			t.Errorf("%q: status %d, %s", c.args, r.status, r.err)
+		}
+	}
+	if got := must(t, "", "cat", log); got != "" {
+		t.Errorf("%q", got)
+	}
+	must(t, "a\nb\n", "append", log)
+	must(t, "", "compact", log)
+	must(t, "", "truncate", "--before", "1", log)
+	if r := run(t, "", "export", "--to", "1", log); r.status != 1 || !strings.Contains(r.err, "offset 0; the log begins at 1") {
+		t.Errorf("status %d, %s", r.status, r.err)
 	}
 }

@@ -177,13 +177,14 @@ func (l *Leader) denied(in Input) {
 		// Our abandoned renewal has landed after all. It does not extend the term, but
 		// the release must swap its version.
 		l.version, l.maybe = in.Found.Version, ""
-	case w.State == Expired:
-		l.over = true // somebody else has expired it: nothing is left to release
 	case in.Found.State == Expired && in.Found.Wait > 0:
 		// An operator made this leader step down. Successors wait until it says that its
-		// work has ended, or until it can no longer believe that it leads.
+		// work has ended, or until it can no longer believe that it leads. If it was just
+		// saying so, it says it again.
 		l.version = in.Found.Version
 		l.lose(ByDeposing)
+	case w.State == Expired:
+		l.over = true // somebody else has expired it: nothing is left to release
 	default:
 		l.over = true
 		l.lose(ByDeposing)

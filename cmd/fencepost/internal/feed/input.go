@@ -174,8 +174,11 @@ func (in *Input) cut(b []byte, limit int) (rec []byte, n int, err error) {
 		case errors.Is(in.end, io.EOF):
 			n = len(b)
 		}
-		if n > limit || (n == 0 && len(b) > limit) {
-			return nil, 0, tooLong("at least ", max(n, len(b)))
+		switch {
+		case n > limit:
+			return nil, 0, tooLong("", n)
+		case n == 0 && len(b) > limit:
+			return nil, 0, tooLong("at least ", len(b))
 		}
 		return b[:n:n], n, nil
 	}

@@ -42,7 +42,7 @@ func TestCut(t *testing.T) {
 		"empty lines":              {Lines, "\n\na\n\n", 10, []string{"\n", "\n", "a\n", "\n"}, io.EOF, ""},
 		"any bytes":                {Lines, "\x00\xff\r\n\r\n\xfe", 10, []string{"\x00\xff\r\n", "\r\n", "\xfe"}, io.EOF, ""},
 		"as long as allowed":       {Lines, "1234\n12345", 5, []string{"1234\n", "12345"}, io.EOF, ""},
-		"a line too long":          {Lines, "a\n12345\nb\n", 5, []string{"a\n"}, ErrTooLong, "at byte 2 of x"},
+		"a line too long":          {Lines, "a\n12345\nb\n", 5, []string{"a\n"}, ErrTooLong, "at byte 2 of x has 6 bytes"},
 		"the last line too long":   {Lines, "a\n123456", 5, []string{"a\n"}, ErrTooLong, "at byte 2 of x"},
 		"frames":                   {Frames, "\x00\x00\x00\x01a\x00\x00\x00\x00\x00\x00\x00\x02\n\n", 10, []string{"a", "", "\n\n"}, io.EOF, ""},
 		"no frames":                {Frames, "", 10, nil, io.EOF, ""},
