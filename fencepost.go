@@ -100,7 +100,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 				return waited // the store did not work
 			}
 			if r.failed != nil && !errors.Is(r.failed, context.Cause(ctx)) {
-				return fmt.Errorf("%w; the work: %w", context.Cause(ctx), r.failed)
+				return fmt.Errorf("%w, and besides: %w", context.Cause(ctx), r.failed)
 			}
 			return context.Cause(ctx)
 		case errors.Is(err, leader.ErrLost), errors.Is(err, writer.ErrFenced), r.lost:
@@ -318,6 +318,9 @@ func (r *run) term(t *leader.Term, free func()) error {
 		return nil
 	}
 	r.lost = until.Err() != nil
+	if !r.lost && !errors.Is(closed, writer.ErrFenced) {
+		r.failed = closed
+	}
 	if err == nil {
 		err = closed
 	}

@@ -380,6 +380,25 @@ func TestRunDeposedSettles(t *testing.T) {
 	})
 }
 
+// A process is told to end, its work obeys, and what it had appended fails. Run says that.
+func TestRunTellsWhatClosingFinds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			<-ctx.Done()
+			w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.DataPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
+			if err := appendAsync(context.WithoutCancel(ctx), s, "a"); err != nil {
+				t.Error(err)
+			}
+			return context.Cause(ctx)
+		})
+		time.Sleep(10 * time.Second)
+		n.cancel(errStop)
+		if err := w.ends(n); !errors.Is(err, errStop) || !errors.Is(err, writer.ErrNotCommitted) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
 // A process is told to end, and its work fails meanwhile. Run says both.
 func TestRunTellsTheWorksError(t *testing.T) {
 	full := errors.New("disk full")

@@ -222,7 +222,7 @@ func (r *groupRun) partition(ctx context.Context, p *group.Partition) error {
 	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
 	defer cancel()
 	closed := w.Close(drain)
-	if err == nil || errors.Is(err, context.Cause(ctx)) {
+	if err == nil || errors.Is(err, context.Cause(ctx)) || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = cmp.Or(closed, err)
 	}
 	return err

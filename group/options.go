@@ -142,7 +142,7 @@ func (o *Options) check(traits store.Traits) error {
 	need(o.RequestTimeout > 0 && o.RequestTimeout <= maxValidity, "RequestTimeout %v must be positive, and at most %v", o.RequestTimeout, maxValidity)
 	need(o.Margin > 0 && o.Margin <= maxValidity, "Margin %v must be positive, and at most %v", o.Margin, maxValidity)
 	need(o.Drain > 0, "Drain %v must be positive", o.Drain)
-	need(o.StallAfter >= 0, "StallAfter %v must not be negative", o.StallAfter)
+	need(o.StallAfter == 0 || o.StallAfter >= minValidity, "StallAfter %v must be at least %v, or 0 for never", o.StallAfter, minValidity)
 	if err := o.Probe.Validate(); err != nil {
 		need(false, "Probe: %v", err)
 	}

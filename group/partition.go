@@ -110,13 +110,13 @@ func (g *Group) begin(s member.Start, now clock.Instant) *Partition {
 // run is the goroutine of the work.
 func (p *Partition) run(work func(ctx context.Context, p *Partition) error) {
 	g := p.g
+	// Deferred, so that the partition is also given free if work, or a hook, exits its goroutine.
+	err := errExited
+	defer func() { p.returned(err) }()
 	g.opts.Logger.Debug("opening", zap.Int("partition", p.number), zap.Stringer("token", p.token), zap.Duration("waited", p.start.Waited))
 	if h := g.opts.Hooks.Opened; h != nil {
 		h(Opening{Partition: p.number, Token: p.token, Failures: p.start.Failures, Waited: p.start.Waited})
 	}
-	// Deferred, so that the partition is also given free if work exits its goroutine.
-	err := errExited
-	defer func() { p.returned(err) }()
 	err = work(p.ctx, p)
 }
 
@@ -131,18 +131,26 @@ func (p *Partition) returned(err error) {
 	}
 	failed := err != nil && why == nil
 	ran := g.clock.Now().Sub(p.began)
-	if failed {
+	if failed || !obeyed(err) {
 		g.opts.Logger.Warn("the work on a partition failed", zap.Int("partition", p.number), zap.Duration("ran", ran), zap.Error(err))
 	}
+	defer func() { // also if the hook exits its goroutine
+		p.cancel(context.Canceled)
+		g.mu.Lock()
+		delete(g.parts, p.number)
+		g.idle.Broadcast()
+		g.mu.Unlock()
+		p.broughtHome()
+		close(p.done)
+		g.step(member.Event{Kind: member.Returned, Partition: p.number, Failed: failed})
+	}()
 	if h := g.opts.Hooks.Closed; h != nil {
 		h(Closing{Partition: p.number, Token: p.token, Cause: why, Err: err, Ran: ran})
 	}
-	p.cancel(context.Canceled)
-	g.mu.Lock()
-	delete(g.parts, p.number)
-	g.idle.Broadcast()
-	g.mu.Unlock()
-	p.broughtHome()
-	close(p.done)
-	g.step(member.Event{Kind: member.Returned, Partition: p.number, Failed: failed})
+}
+
+// obeyed reports whether work that was told to stop, and returned err, has only done so.
+func obeyed(err error) bool {
+	_, end := errors.AsType[*EndError](err)
+	return err == nil || end || errors.Is(err, context.Canceled) || errors.Is(err, fence.ErrFenced)
 }

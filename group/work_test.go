@@ -1,6 +1,7 @@
 package group_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/group"
@@ -397,4 +401,56 @@ func TestWorkThatExits(t *testing.T) {
 		}
 		w.end(x)
 	})
+}
+
+// So has work whose hook ends its goroutine. A hook of its end loses nothing.
+func TestHooksThatExit(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		var opened, closed, calls atomic.Int64
+		x := w.worker("a", func(x *worker) {
+			x.opts.Hooks = group.Hooks{
+				Opened: func(group.Opening) {
+					if opened.Add(1) == 1 {
+						runtime.Goexit()
+					}
+				},
+				Closed: func(group.Closing) {
+					if closed.Add(1) == 1 {
+						runtime.Goexit()
+					}
+				},
+			}
+			x.work = func(ctx context.Context, _ *group.Partition) error {
+				calls.Add(1)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+		})
+		time.Sleep(10 * time.Second)
+		if calls.Load() != 1 || opened.Load() != 2 || closed.Load() != 1 {
+			w.Errorf("opened %d times, closed %d, the work was called %d times", opened.Load(), closed.Load(), calls.Load())
+		}
+		w.end(x)
+	})
+}
+
+// Work that fails while it is told to stop says so: nothing else would.
+func TestWorkThatFailsAtItsEnd(t *testing.T) {
+	for _, own := range []error{errors.New("disk full"), nil} {
+		inWorld(t, 1, func(w *world) {
+			core, logs := observer.New(zap.WarnLevel)
+			x := w.worker("a", func(x *worker) {
+				x.opts.Logger = zap.New(core)
+				x.work = func(ctx context.Context, _ *group.Partition) error {
+					<-ctx.Done()
+					return cmp.Or(own, context.Cause(ctx))
+				}
+			})
+			time.Sleep(10 * time.Second)
+			w.end(x)
+			if n := logs.FilterMessageSnippet("work on a partition failed").Len(); n > 0 != (own != nil) {
+				w.Errorf("%v: %v", own, logs.All())
+			}
+		})
+	}
 }

@@ -221,12 +221,12 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 	took := c.clock.Now().Sub(c.began)
 	t := newTerm(ctx, c.Elector, c.own, win)
 	told := false
-	defer func() {
-		t.hail()
-		if !told { // if a hook panics or ends its goroutine, nobody has the term
+	defer func() { // if a hook panics or ends its goroutine, nobody has the term
+		if !told {
 			_ = t.Resign(ctx)
 		}
 	}()
+	defer t.hail() // before that
 	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("waited", took.Round(time.Millisecond)))
 	if h := c.opts.Hooks.Elected; h != nil {
 		h(Election{Epoch: t.epoch, Took: took, Remaining: t.Remaining()})

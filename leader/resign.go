@@ -20,9 +20,12 @@ func (t *Term) beginWork() {
 func (t *Term) endWork() {
 	t.mu.Lock()
 	t.working = false
-	ending := t.ending
+	ending, way := t.ending, t.way
 	t.mu.Unlock()
 	if ending {
+		// Nobody may have told the machine yet: makeWay does not, if the term was lost before.
+		way.Signal, way.Drain = lease.Resign, 0
+		t.step(way)
 		t.workDone()
 	}
 }
@@ -99,21 +102,13 @@ func (t *Term) leaving(in lease.Input, why error) {
 // leave resigns and waits until the lock is released.
 func (t *Term) leave(ctx context.Context, in lease.Input) error {
 	t.leaving(in, nil)
-	for _, done := range []<-chan struct{}{t.idle, t.exited} {
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx) // who does not wait sends nothing, also if both were closed already
-	}
-	// The driver of a lost term ends before the work does. The machine knows whether
-	// there is still a lock to release.
 	released := make(chan struct{})
 	go func() { // it goes on without the caller
 		defer close(released)
+		<-t.idle
+		<-t.exited
+		// The driver of a lost term ends before the work does. The machine knows whether
+		// there is still a lock to release.
 		last, cancel := clock.WithTimeout(context.WithoutCancel(ctx), t.clock, t.e.opts.Validity, errNoAnswer)
 		defer cancel()
 		t.drive(last)

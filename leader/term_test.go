@@ -394,6 +394,27 @@ func TestStepDownMeetsARelease(t *testing.T) {
 	})
 }
 
+// A term is lost by a step-down, and its leader, which has no work in Run, resigns with a context that has ended.
+// The lock is released all the same.
+func TestResignOfALostTermWithoutWaiting(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, op := w.node("a"), w.node("op")
+		term := w.campaign(a)
+		time.Sleep(20 * time.Second)
+		if _, err := op.StepDown(w.Context(), nil); err != nil {
+			w.Fatal(err)
+		}
+		<-term.Context().Done()
+		ended, cancel := context.WithCancel(w.Context())
+		cancel()
+		_ = term.Resign(ended)
+		time.Sleep(time.Second)
+		if f := w.file(1); f["wait_ms"] != nil {
+			w.Errorf("lock %v", f)
+		}
+	})
+}
+
 // A caller of Resign gives up while the release is under way. It returns at once, and the lock is released.
 func TestResignGoesOnWithoutItsCaller(t *testing.T) {
 	inWorld(t, func(w *world) {

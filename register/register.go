@@ -240,7 +240,10 @@ func (r *Register) write(ctx context.Context, old record, version store.Version,
 // register has landed late: then the write is tried again.
 func (r *Register) refused(ctx context.Context) error {
 	found, version, err := read(ctx, r.st, r.key, r.opts.Settle)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	switch {
+	case errors.Is(err, fence.ErrCorrupt), errors.Is(err, fence.ErrFormat):
+		return err // to try again changes nothing
+	case err != nil && !errors.Is(err, store.ErrNotFound):
 		// The write may have been applied before another owner's replaced it: its value is kept then.
 		return fmt.Errorf("%w: a write to %s was refused, and nobody can tell why: %w", store.ErrUnknown, r.key, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -197,6 +198,13 @@ func TestSetThatCannotTell(t *testing.T) {
 		t.Errorf("Set: %v", err)
 	}
 	holds(t, f, 2, "9")
+	// What something else has put there is damage, which stays.
+	mem := memstore.New(nil)
+	r := open(t, mem, 1)
+	fixture.Put(t, mem, key, []byte("something else"))
+	if err := r.Set(t.Context(), []byte("9")); !errors.Is(err, fence.ErrCorrupt) || errors.Is(err, store.ErrUnknown) {
+		t.Errorf("Set: %v", err)
+	}
 }
 
 // A register whose object was deleted, or brought back, is lost.

@@ -15,9 +15,9 @@ import (
 // SettleOptions tune the retries of [Create], [Swap], [Read], [ListAll] and
 // [DeleteAll]. Nil works like the zero value.
 type SettleOptions struct {
-	// Attempt bounds one request, default 30 s. The context bounds the whole call. After a request
+	// Attempt bounds one request, default 30 s. The context bounds the whole call. For each request
 	// that timed out, the next one of this call may take twice as long, up to what its bytes take at
-	// 4 KiB/s: a slow line keeps no large object out for ever.
+	// 16 KiB/s more: a slow line keeps no large object out for ever.
 	Attempt time.Duration
 	// Backoff is the longest pause after the first failure, default 20 ms. It doubles
 	// with each failure up to MaxBackoff, default 2 s. Each pause is drawn evenly from
@@ -105,7 +105,7 @@ type patience struct {
 }
 
 // slowest is the slowest line for which a request's time limit grows, in bytes a second.
-const slowest = 4 << 10
+const slowest = 16 << 10
 
 // attempt runs one request under its own time limit.
 func (s *settings) attempt(ctx context.Context, p *patience, f func(context.Context) error) error {
@@ -113,7 +113,7 @@ func (s *settings) attempt(ctx context.Context, p *patience, f func(context.Cont
 	for range p.timeouts.Load() {
 		// If 16 objects of 4 MiB share a line of 800 KB/s, each needs 84 s. Cut off after 30 s,
 		// again and again, none of them ever gets through.
-		longer := min(2*limit, s.Attempt+time.Duration(p.size/slowest)*time.Second)
+		longer := min(2*limit, s.Attempt+time.Duration(min(p.size/slowest, 1<<20))*time.Second)
 		if longer == limit {
 			break
 		}

@@ -15,17 +15,15 @@ import (
 //
 // Never send a write with it: use [Create] or [Swap].
 func Retry(ctx context.Context, opts *SettleOptions, f func(context.Context) error) error {
-	return retrySized(ctx, opts, 0, f)
+	return retryFor(ctx, opts, &patience{}, f)
 }
 
-// retrySized is Retry for requests that await so many bytes.
-func retrySized(ctx context.Context, opts *SettleOptions, size int64, f func(context.Context) error) error {
+func retryFor(ctx context.Context, opts *SettleOptions, p *patience, f func(context.Context) error) error {
 	s, err := opts.settings()
 	if err != nil {
 		return err
 	}
-	p := patience{size: size}
-	return s.retry(ctx, func() error { return s.attempt(ctx, &p, f) })
+	return s.retry(ctx, func() error { return s.attempt(ctx, p, f) })
 }
 
 func (s *settings) retry(ctx context.Context, f func() error) error {
@@ -93,7 +91,8 @@ func Read(ctx context.Context, st Store, key string, opts *ReadOptions) ([]byte,
 	dst, limit := opts.Append, cmp.Or(opts.Limit, opts.Length)
 	var body []byte
 	var info Info
-	err := retrySized(ctx, opts.Settle, cmp.Or(opts.Length, opts.Limit), func(ctx context.Context) error {
+	var p patience
+	err := retryFor(ctx, opts.Settle, &p, func(ctx context.Context) error {
 		obj, err := st.Get(ctx, key, &get)
 		if err != nil {
 			return err
@@ -108,6 +107,7 @@ func Read(ctx context.Context, st Store, key string, opts *ReadOptions) ([]byte,
 			return &Error{Op: "get", Key: key, Kind: ErrTooLarge, Hint: fmt.Sprintf("it has %d bytes, the limit is %d", want, limit)}
 		}
 		want = max(want, 0)
+		p.size = want // a store that has not answered yet is given no more time
 		body, err = readClaimed(obj.Body, dst, want)
 		n := int64(len(body) - len(dst))
 		switch {

@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,10 +34,38 @@ func (s *slowLine) Put(ctx context.Context, key string, body []byte, opts *store
 }
 
 func (s *slowLine) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
-	if err := s.carry(ctx, max(opts.Length, 1)); err != nil {
-		return nil, err
+	obj, err := s.Store.Get(ctx, key, opts)
+	if err == nil {
+		obj.Body = &slowBody{ReadCloser: obj.Body, line: s, ctx: ctx, n: min(obj.Size, cmp.Or(opts.Length, obj.Size))}
 	}
-	return s.Store.Get(ctx, key, opts)
+	return obj, err
+}
+
+// slowBody comes as a whole, at the end of its time.
+type slowBody struct {
+	io.ReadCloser
+
+	line *slowLine
+	ctx  context.Context //nolint:containedctx // of the request that the body belongs to
+	n    int64
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	if b.n > 0 {
+		if err := b.line.carry(b.ctx, b.n); err != nil {
+			return 0, err
+		}
+		b.n = 0
+	}
+	return b.ReadCloser.Read(p)
+}
+
+// deaf answers nothing.
+type deaf struct{ store.Store }
+
+func (deaf) Get(ctx context.Context, _ string, _ *store.GetOptions) (*store.Object, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
 }
 
 // A line so slow that a large object takes longer than Attempt carries it all the same, after a few timeouts.
@@ -50,7 +80,7 @@ func TestSlowLine(t *testing.T) {
 		if _, err := store.Create(ctx, st, "k", body, &store.WriteOptions{Identity: 64, Settle: settle}); err != nil {
 			t.Fatal(err)
 		}
-		if got, _, err := store.Read(ctx, st, "k", &store.ReadOptions{Length: 4 << 20, Settle: settle}); err != nil || !bytes.Equal(got, body) {
+		if got, _, err := store.Read(ctx, st, "k", &store.ReadOptions{Limit: 1 << 60, Settle: settle}); err != nil || !bytes.Equal(got, body) {
 			t.Errorf("Read: %d bytes, %v", len(got), err)
 		}
 		dead, end := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -59,6 +89,11 @@ func TestSlowLine(t *testing.T) {
 		_, _ = store.Create(dead, st, "small", body[:100], &store.WriteOptions{Settle: settle})
 		if st.tries < 18 {
 			t.Errorf("in ten minutes %d requests were tried", st.tries)
+		}
+		start := time.Now()
+		_, _, err := store.Read(t.Context(), deaf{st}, "k", &store.ReadOptions{Limit: 8 << 20, Settle: settle})
+		if took := time.Since(start); err == nil || took > 5*time.Minute {
+			t.Errorf("a store that answers nothing: after %v: %v", took, err)
 		}
 	})
 }

@@ -89,8 +89,8 @@ func (w *Writer) checkpoint() {
 	}
 }
 
-// note is noteHint for a writer that makes checkpoints. One that makes none notes nothing in the
-// manifest but its epoch.
+// note is noteHint for a writer that makes checkpoints. One that makes none writes no manifest after
+// the first.
 func (w *Writer) note(c *checkpoints) {
 	if w.opts.Checkpoint > 0 || c.hinted.Position == (fence.Position{}) { // or the first one failed, which records the epoch
 		c.hinted = w.noteHint(&c.pruning, c.hinted)
@@ -249,16 +249,17 @@ func (w *Writer) warnUnfolded(floor, at frame.Point) {
 
 // countEarlier counts the unfolded objects of earlier epochs, as far as they matter. It is
 // asked once, and only of a log that has many records to fold. It returns -1 if the store does not say.
-func (w *Writer) countEarlier(floor frame.Point) (n int) {
+func (w *Writer) countEarlier(floor frame.Point) int {
+	earlier := map[fence.Position]bool{} // a listing that begins again has some twice
 	for info, err := range store.ListAll(w.slots, w.st, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(floor.Position)}, w.opts.Settle) {
 		switch p, ok := layout.ParseDataKey(info.Key); {
 		case err != nil:
 			return -1
-		case n >= manyUnfolded:
-			return n // it is only for a warning
+		case len(earlier) >= manyUnfolded:
+			return len(earlier) // it is only for a warning
 		case ok && floor.Position.Before(p) && p.Epoch < w.Epoch():
-			n++
+			earlier[p] = true
 		}
 	}
-	return n
+	return len(earlier)
 }

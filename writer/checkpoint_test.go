@@ -147,6 +147,9 @@ func TestNoCheckpointsAndTheFirstFails(t *testing.T) {
 		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.List, Skip: 2, Times: 6, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}})
 		w := e.open("a", 1, &writer.Options{Checkpoint: -1})
 		e.append(w, "0")
+		if m := e.Newest(); m.Version != 0 {
+			t.Fatal("the first manifest was to fail")
+		}
 		time.Sleep(time.Minute)
 		if m := e.Newest(); m.Version != 1 || m.Roles[layout.Writer].Epoch != 1 {
 			t.Errorf("manifest %d, %+v", m.Version, m.Roles)

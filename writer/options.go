@@ -73,7 +73,7 @@ type Options struct {
 	// Checkpoint is how often the writer notes the acknowledged end of the history in the
 	// manifest. A successor and readers begin there. It is off the commit path and is skipped
 	// if nothing is new, and comes earlier after 1,024 objects or 256 MiB. Default 10 s. A
-	// negative value means only once, after Open, to record the epoch.
+	// negative value means only the first one, after Open, which records the epoch.
 	Checkpoint time.Duration
 	// Until ends the writer: when it is done, nothing more is sent, and what is in flight is
 	// reported as [ErrUnknown]. Pass the context of the leader's term. The writer is safe

@@ -121,19 +121,19 @@ It needs the right to read and to write KEY.`,
 }
 
 // setGate opens a register and sets its value. If another process does so in the same epoch meanwhile, it
-// does both again: neither of the two is a zombie, and the value of either is right.
+// does both again: neither of the two is a zombie, and the value of either is right. It does so only for a
+// moment: after a pause the other's value may be newer.
 func setGate(ctx context.Context, st store.Store, key string, e fence.Epoch, value []byte) error {
-	var refused *fence.FencedError
-	for range 64 {
+	c := clock.System()
+	for began := c.Now(); ; {
 		r, err := register.Open(ctx, st, key, fence.NewToken(uint64(e)), nil)
 		if err == nil {
 			err = r.Set(ctx, value)
 		}
-		if !errors.As(err, &refused) || refused.By != e {
+		if refused, ok := errors.AsType[*fence.FencedError](err); !ok || refused.By != e || c.Now().Sub(began) > 10*time.Second {
 			return err
 		}
 	}
-	return fmt.Errorf("others set %s at the same time in epoch %d, 64 times in a row; set it again", key, e)
 }
 
 func (a *app) gateGetCmd() *cobra.Command {
@@ -180,8 +180,9 @@ It is for the machine that is written to, such as the one behind ssh:
 
   ssh db fencepost gate run --epoch $FENCEPOST_EPOCH /var/lib/import.gate -- import
 
-The exit status is that of COMMAND, or 77 if its epoch is too low. FILE must stay, and
-must not be on a network file system.`,
+The exit status is that of COMMAND; 77 if its epoch is too low; 127 if there is no such
+COMMAND, and 126 if it cannot be run. FILE must stay, and must not be on a network file
+system.`,
 		Example: "fencepost gate run /var/lib/import.gate -- ./import.sh",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash != 1 || len(args) < 2 {

@@ -177,7 +177,7 @@ func (l *Leader) denied(in Input) {
 		// Our abandoned renewal has landed after all. It does not extend the term, but
 		// the release must swap its version.
 		l.version, l.maybe = in.Found.Version, ""
-	case in.Found.State == Expired && in.Found.Wait > 0:
+	case in.Found.State == Expired && in.Found.Wait > 0 && in.Found.Version != w.Known:
 		// An operator made this leader step down. Successors wait until it says that its
 		// work has ended, or until it can no longer believe that it leads. If it was just
 		// saying so, it says it again.

@@ -42,7 +42,7 @@ func New(logger *zap.Logger, st store.Store, c clock.Clock) *Log {
 	return &Log{
 		logger: cmp.Or(logger, zap.NewNop()), where: st.Traits().Where(), clock: clock.Or(c),
 		fails: "the store does not answer; trying again", works: "the store answers again",
-		every: 5 * time.Second, forgotten: 2 * time.Minute,
+		every: 5 * time.Second, forgotten: 6 * time.Minute,
 	}
 }
 
