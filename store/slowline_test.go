@@ -46,7 +46,7 @@ type slowBody struct {
 	io.ReadCloser
 
 	line *slowLine
-	ctx  context.Context //nolint:containedctx // of the request that the body belongs to
+	ctx  context.Context // of the request that the body belongs to
 	n    int64
 }
 
