@@ -51,7 +51,7 @@ const LockPrefix = layout.LockPrefix
 //   - the reason if work returned nil and an append failed for another reason than
 //     the loss of the term;
 //   - ctx's cause if ctx ended, with what the store has answered if it did not work, and with
-//     work's error if work failed meanwhile;
+//     what failed meanwhile: work, or an append that work did not wait for;
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or
 //     st is nil;
 //   - the error of the election or of the opening if it will not pass, such as
@@ -99,7 +99,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 			if waited, ok := errors.AsType[*outage.Error](err); ok && r.session == nil {
 				return waited // the store did not work
 			}
-			if r.failed != nil && !errors.Is(r.failed, context.Cause(ctx)) {
+			if r.failed != nil {
 				return fmt.Errorf("%w, and besides: %w", context.Cause(ctx), r.failed)
 			}
 			return context.Cause(ctx)
@@ -111,6 +111,9 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 			}
 			s.again(err, fenced)
 		case err == nil: // work has stopped because it resigned
+			if r.failed != nil {
+				s.logger.Warn("what was appended last may be missing in the log", zap.Error(r.failed))
+			}
 			s.logger.Info("resigned; contending again")
 		default:
 			return err
@@ -244,7 +247,7 @@ func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 			free()
 			held := <-ended
 			stopped := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, leader.ErrLost) || errors.Is(err, writer.ErrFenced)
-			if _, ends := errors.AsType[*leader.TermError](err); !stopped && !ends && r.session != nil {
+			if _, ends := errors.AsType[*leader.TermError](err); !stopped && !ends && r.session != nil && !errors.Is(err, context.Cause(ctx)) {
 				r.failed = err
 			}
 			switch {

@@ -382,21 +382,28 @@ func TestRunDeposedSettles(t *testing.T) {
 
 // A process is told to end, its work obeys, and what it had appended fails. Run says that.
 func TestRunTellsWhatClosingFinds(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
-			<-ctx.Done()
-			w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.DataPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
-			if err := appendAsync(context.WithoutCancel(ctx), s, "a"); err != nil {
-				t.Error(err)
-			}
-			return context.Cause(ctx)
-		})
-		time.Sleep(10 * time.Second)
-		n.cancel(errStop)
-		if err := w.ends(n); !errors.Is(err, errStop) || !errors.Is(err, writer.ErrNotCommitted) {
-			t.Errorf("Run: %v", err)
+	for _, closes := range []bool{false, true} { // the work, itself, with the context that has ended
+		inWorld(t, func(t *testing.T, w *world) { closingFinds(t, w, closes) })
+	}
+}
+
+func closingFinds(t *testing.T, w *world, closes bool) {
+	n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		<-ctx.Done()
+		w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.DataPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
+		if err := appendAsync(context.WithoutCancel(ctx), s, "a"); err != nil {
+			t.Error(err)
 		}
+		if closes {
+			_ = s.Close(ctx)
+		}
+		return context.Cause(ctx)
 	})
+	time.Sleep(10 * time.Second)
+	n.cancel(errStop)
+	if err := w.ends(n); !errors.Is(err, errStop) || !errors.Is(err, writer.ErrNotCommitted) && !errors.Is(err, writer.ErrUnknown) {
+		t.Errorf("the work closes %v: Run: %v", closes, err)
+	}
 }
 
 // A process is told to end, and its work fails meanwhile. Run says both.

@@ -356,6 +356,35 @@ func TestHookEndsItsGoroutine(t *testing.T) {
 	}
 }
 
+// The work ends by itself while its leader makes way for a candidate, and the hook of the end ends its goroutine. The
+// candidate leads all the same.
+func TestEndedHookEndsItsGoroutine(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a", func(o *leader.Options) { o.Hooks.Ended = func(leader.End) { runtime.Goexit() } })
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = a.Run(w.Context(), func(_ context.Context, t *leader.Term) error {
+				time.Sleep(20 * time.Second)
+				ended, cancel := context.WithCancel(w.Context())
+				cancel()
+				_ = t.Resign(ended)
+				time.Sleep(20 * time.Millisecond)
+				return nil
+			})
+		}()
+		time.Sleep(10 * time.Second)
+		won := w.campaigning(w.node("b"))
+		<-done
+		start := time.Now()
+		tb := <-won
+		if took := time.Since(start); took > 7*time.Second {
+			w.Errorf("the next term came after %v", took)
+		}
+		w.resign(tb)
+	})
+}
+
 // Also where requests are slow a leader leaves as soon as a candidate is close, and not only at the end of the
 // drain.
 func TestHandOverOnASlowStore(t *testing.T) {

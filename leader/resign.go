@@ -23,16 +23,18 @@ func (t *Term) endWork() {
 	ending, way := t.ending, t.way
 	t.mu.Unlock()
 	if ending {
-		// Nobody may have told the machine yet: makeWay does not, if the term was lost before.
-		way.Signal, way.Drain = lease.Resign, 0
-		t.step(way)
-		t.workDone()
+		way.Drain = 0
+		t.workDone(way)
 	}
 }
 
-func (t *Term) workDone() {
+// workDone says that the work has ended, and that the term is to end: makeWay may not have said so yet. With
+// the second step the machine has all that it needs for the release, whatever Hooks.Ended does then.
+func (t *Term) workDone(resign lease.Input) {
+	defer close(t.idle)
 	t.step(lease.Input{Signal: lease.WorkDone})
-	close(t.idle)
+	resign.Signal = lease.Resign
+	t.step(resign)
 }
 
 // Resign ends the term and releases the lock, so that the next leader follows
@@ -91,30 +93,31 @@ func (t *Term) leaving(in lease.Input, why error) {
 		in.Successor = t.way.Successor
 	}
 	t.mu.Unlock()
-	if !later {
+	switch {
+	case idle:
+		t.workDone(in)
+	case !later:
 		t.step(in)
-	}
-	if idle {
-		t.workDone()
 	}
 }
 
 // leave resigns and waits until the lock is released.
 func (t *Term) leave(ctx context.Context, in lease.Input) error {
 	t.leaving(in, nil)
-	released := make(chan struct{})
-	go func() { // it goes on without the caller
-		defer close(released)
-		<-t.idle
-		<-t.exited
-		// The driver of a lost term ends before the work does. The machine knows whether
-		// there is still a lock to release.
-		last, cancel := clock.WithTimeout(context.WithoutCancel(ctx), t.clock, t.e.opts.Validity, errNoAnswer)
-		defer cancel()
-		t.drive(last)
-	}()
+	t.releasing.Do(func() {
+		go func() { // it goes on without the caller
+			defer close(t.released)
+			<-t.idle
+			<-t.exited
+			// The driver of a lost term ends before the work does. The machine knows whether
+			// there is still a lock to release.
+			last, cancel := clock.WithTimeout(context.WithoutCancel(ctx), t.clock, t.e.opts.Validity, errNoAnswer)
+			defer cancel()
+			t.drive(last)
+		}()
+	})
 	select {
-	case <-released:
+	case <-t.released:
 		return t.outcome()
 	case <-ctx.Done():
 		return context.Cause(ctx)

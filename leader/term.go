@@ -38,6 +38,9 @@ type Term struct {
 	told   chan struct{} // closed when Hooks.Ended has returned
 	leaves chan struct{} // closed when the term begins to end by its leader's will
 
+	releasing sync.Once
+	released  chan struct{} // closed when the lock is released, or that was given up
+
 	mu      sync.Mutex // never held across a request
 	machine *lease.Leader
 	timer   clock.Timer
@@ -72,6 +75,7 @@ func newTerm(ctx context.Context, e *Elector, rec Record, win lease.Action) *Ter
 		machine: lease.NewLeader(e.config, win, now),
 		kick:    make(chan struct{}, 1), driver: make(chan struct{}, 1),
 		exited: make(chan struct{}), idle: make(chan struct{}), told: make(chan struct{}), leaves: make(chan struct{}),
+		released: make(chan struct{}),
 	}
 	t.driver <- struct{}{}
 	t.progress.Store(int64(now))

@@ -106,7 +106,7 @@ It needs the right to read and to write KEY.`,
 			if err != nil {
 				return err
 			}
-			if err := a.passed(setGate(cmd.Context(), st, args[1], e, value)); err != nil || !a.json {
+			if err := a.passed(setGate(cmd.Context(), st, args[1], e, value, 10*time.Second)); err != nil || !a.json {
 				return err
 			}
 			return a.print(struct {
@@ -123,15 +123,18 @@ It needs the right to read and to write KEY.`,
 // setGate opens a register and sets its value. If another process does so in the same epoch meanwhile, it
 // does both again: neither of the two is a zombie, and the value of either is right. It does so only for a
 // moment: after a pause the other's value may be newer.
-func setGate(ctx context.Context, st store.Store, key string, e fence.Epoch, value []byte) error {
+func setGate(ctx context.Context, st store.Store, key string, e fence.Epoch, value []byte, moment time.Duration) error {
 	c := clock.System()
 	for began := c.Now(); ; {
 		r, err := register.Open(ctx, st, key, fence.NewToken(uint64(e)), nil)
 		if err == nil {
 			err = r.Set(ctx, value)
 		}
-		if refused, ok := errors.AsType[*fence.FencedError](err); !ok || refused.By != e || c.Now().Sub(began) > 10*time.Second {
+		switch refused, ok := errors.AsType[*fence.FencedError](err); {
+		case !ok || refused.By != e:
 			return err
+		case c.Now().Sub(began) > moment: // but this is no zombie
+			return fmt.Errorf("others set %s in epoch %d too, perhaps later: see what it holds, and set it again if that is not right", key, e)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -53,6 +55,13 @@ func TestGateSetAtOnce(t *testing.T) {
 		t.Errorf("status %d after %d writes: %s", status, puts, &errs)
 	}
 	if got := must(t, "", "gate", "get", url, "latest"); got != "mine" {
+		t.Errorf("%q", got)
+	}
+	puts = 0
+	if err := setGate(t.Context(), st, "latest", 4, []byte("mine"), 0); err == nil || errors.Is(err, fence.ErrFenced) || puts != 2 {
+		t.Errorf("much later: %v after %d writes", err, puts)
+	}
+	if got := must(t, "", "gate", "get", url, "latest"); got != "the other's" {
 		t.Errorf("%q", got)
 	}
 }
