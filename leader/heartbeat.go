@@ -78,7 +78,7 @@ func (t *Term) body(w *lease.Write) []byte {
 	r.State = State(w.State)
 	if w.State == lease.Expired {
 		// Who deposed this leader has said why.
-		r.Reason, r.ExpiredBy, r.Wait = cmp.Or(r.Reason, string(t.machine.Cause())), t.e.opts.Identity, 0
+		r.Reason, r.ExpiredBy, r.Wait = cmp.Or(r.Reason, string(t.machine.Cause())), cmp.Or(t.deposer, t.e.opts.Identity), 0
 	}
 	body, err := r.encode()
 	if err != nil {
@@ -149,7 +149,7 @@ func (t *Term) found(ctx context.Context, refused error) (lease.Lock, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if rec.Wait > 0 {
-		t.record.Reason = rec.Reason
+		t.record.Reason, t.deposer = rec.Reason, rec.ExpiredBy
 	}
 	if rec.State == Expired {
 		refused = &expiredError{reason: rec.Reason, by: rec.ExpiredBy, err: refused}

@@ -50,6 +50,7 @@ type Term struct {
 	why     error // the cause of the cancelled context that was given to Run
 	failed  error // the last failed write
 	record  Record
+	deposer string // the operator whose note the lock had
 	working bool
 	ending  bool
 	hailed  bool   // Hooks.Elected has returned, so Hooks.Ended may be called

@@ -387,7 +387,7 @@ func TestStepDownMeetsARelease(t *testing.T) {
 		if took := time.Since(began); took > 7*time.Second { // b reads the lock once in 6 s
 			w.Errorf("b led only after %v", took)
 		}
-		if f := w.file(1); f["reason"] != "stepped down: maintenance" {
+		if f := w.file(1); f["reason"] != "stepped down: maintenance" || f["expired_by"] != "op" {
 			w.Errorf("lock %v", f)
 		}
 		w.resign(tb)
