@@ -264,7 +264,7 @@ func TestRotAndMembers(t *testing.T) {
 	o := full(t)
 	n, step := 0, *users**every
 	if testing.Short() { // make race
-		step *= 16
+		step *= 4
 	}
 	o.harms(step, func(h harm) {
 		if n++; t.Failed() {
