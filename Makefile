@@ -284,7 +284,7 @@ sim-groups: ## make and check SEEDS (20000) new histories of groups; about 30 a 
 code-seed = sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs cat | sha256sum); echo $$((16\#$${sum:0:12}))
 .PHONY: sim-ci mutants-ci
 sim-ci:
-	@$(MAKE) sim SEED=$$($(code-seed))
+	@$(MAKE) sim SEEDS=12000 SEED=$$($(code-seed))
 mutants-ci:
 	go run ./internal/testkit/mutants -budget 100s -order $$($(code-seed))
 
