@@ -345,7 +345,7 @@ bench-handover: ## measure hand-overs between processes on versitygw, about twen
 # measures some loads, and keeps the other rows of the page.
 SLATEDB := $(CURDIR)/.cache/slatedb
 .PHONY: bench-slatedb
-bench-slatedb: ## compare appends with SlateDB's, in real time, 14 minutes; write bench/results/slatedb.md; needs cargo, so not in ci
+bench-slatedb: ## compare appends with SlateDB's, in real time, 14 to 25 minutes; write bench/results/slatedb.md; needs cargo, so not in ci
 	cargo build --release --locked --manifest-path bench/rivals/slatedb/Cargo.toml --target-dir $(SLATEDB)
 	cd bench && go test -count=1 -v -timeout 60m -run '^TestSlateDB$$' ./rivals -results $(CURDIR)/bench/results -slatedb $(SLATEDB)/release/fencepost-bench-slatedb $(if $(ONLY),-only "$(ONLY)")
 
