@@ -198,36 +198,23 @@ func TestLogReclaimed(t *testing.T) {
 	})
 }
 
-// While a lock cannot be released, nothing says that a heartbeat fails.
+// A lock that cannot be released is said to be so, and nothing says that a heartbeat fails. What the store rejects
+// is not tried again.
 func TestLogRelease(t *testing.T) {
-	inWorld(t, func(w *world) {
-		core, logs := observer.New(zap.InfoLevel)
-		a := w.campaign(w.node("a", func(o *leader.Options) { o.Logger = zap.New(core) }))
-		w.faulty.SetHook(func(faultstore.Op) faultstore.Fault {
-			return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
+	for fault, says := range map[error]string{
+		faultstore.ErrUnavailable: "not released yet",
+		faultstore.ErrDenied:      "could not be released",
+	} {
+		inWorld(t, func(w *world) {
+			core, logs := observer.New(zap.InfoLevel)
+			a := w.campaign(w.node("a", func(o *leader.Options) { o.Logger = zap.New(core) }))
+			w.faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Err: fault} })
+			if err := a.Resign(w.Context()); !errors.Is(err, leader.ErrNotReleased) {
+				w.Error(err)
+			}
+			if logs.FilterMessageSnippet(says).Len() == 0 || logs.FilterMessageSnippet("could not be released").Len() != 1 || logs.FilterMessageSnippet("heartbeat").Len() != 0 {
+				w.Errorf("%v: %v", fault, logs.All())
+			}
 		})
-		if err := a.Resign(w.Context()); !errors.Is(err, leader.ErrNotReleased) {
-			w.Error(err)
-		}
-		if logs.FilterMessageSnippet("not released yet").Len() == 0 || logs.FilterMessageSnippet("heartbeat").Len() != 0 {
-			w.Errorf("%v", logs.All())
-		}
-	})
-}
-
-// A release that the store rejects is not tried again, and that is said.
-func TestLogRejectedRelease(t *testing.T) {
-	inWorld(t, func(w *world) {
-		core, logs := observer.New(zap.InfoLevel)
-		a := w.campaign(w.node("a", func(o *leader.Options) { o.Logger = zap.New(core) }))
-		w.faulty.SetHook(func(faultstore.Op) faultstore.Fault {
-			return faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
-		})
-		if err := a.Resign(w.Context()); !errors.Is(err, leader.ErrNotReleased) {
-			w.Error(err)
-		}
-		if logs.FilterMessageSnippet("could not be released").Len() != 1 {
-			w.Errorf("%v", logs.All())
-		}
-	})
+	}
 }
