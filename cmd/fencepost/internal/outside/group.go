@@ -41,9 +41,8 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) (seen bool
 		if err != nil {
 			return seen, err
 		}
-		if seen = true; unsettled(&s) {
-			slow.soon()
-		}
+		seen = true
+		slow.hurry(unsettled(&s))
 		if last != nil {
 			moves = append(changes(last, &s, h.clock.Wall()), moves...)
 			moves = moves[:min(len(moves), maxMoves)]

@@ -21,16 +21,20 @@ type paced struct {
 	attempt time.Duration // which includes the wait for its turn
 
 	mu     sync.Mutex
-	open   int  // requests
-	failed bool // the last one was not answered
-	hurry  bool // the next look comes sooner
+	open   int           // requests
+	failed bool          // the last one was not answered
+	next   time.Duration // the next pause, if it is shorter than the others
 }
 
-// soon makes the next look come sooner: with many targets it may come later than an alert waits.
-func (p *paced) soon() {
+// hurry makes the next looks come soon, and then less and less often: with many targets a look may come later than an
+// alert waits. Observe tells only what has changed, so this goes on while it tells nothing.
+func (p *paced) hurry(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hurry = true
+	p.next = p.pause
+	if on {
+		p.next = 40 * time.Second
+	}
 }
 
 // least is how long a timer that is over now lasts at least.
@@ -42,11 +46,10 @@ func (p *paced) least() time.Duration {
 		return p.attempt
 	case p.failed:
 		return 0
-	case p.hurry:
-		p.hurry = false
-		return min(p.pause, 40*time.Second)
 	}
-	return p.pause
+	d := min(p.pause, p.next)
+	p.next = 2 * d
+	return d
 }
 
 func (p *paced) AfterFunc(d time.Duration, f func()) clock.Timer {
