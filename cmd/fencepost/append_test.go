@@ -372,7 +372,7 @@ func TestDeposed(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--cursor", "--source", "x"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			url := newLog(t, memURL(t))
-			in, errs, ended := start(t, store.Open, append(flags, "--validity", "300ms", url)...)
+			in, errs, ended := start(t, store.Open, append(flags, "--validity", "3s", url)...)
 			if _, err := io.WriteString(in, "a\nb\n"); err != nil {
 				t.Fatal(err)
 			}
@@ -419,7 +419,7 @@ func TestUnknown(t *testing.T) {
 		st, err := store.Open(ctx, url)
 		return &mute{st}, err
 	}
-	in, _, ended := start(t, open, "--validity", "300ms", url)
+	in, _, ended := start(t, open, "--validity", "3s", url)
 	for _, text := range []string{"a\n", "b\n"} {
 		before := contents(t, url)
 		if _, err := io.WriteString(in, text); err != nil {

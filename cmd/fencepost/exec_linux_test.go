@@ -209,7 +209,7 @@ func TestExecConsul9788Etcd7983(t *testing.T) {
 	log := fileURL(t)
 	said := t.TempDir() + "/said"
 	script := "trap 'cat /proc/uptime $FENCEPOST_DEADLINE_FILE >" + said + "; exit 9' TERM; : >" + said + "; while :; do sleep 0.05; done"
-	c := command(t, "exec", "--validity", testValidity.String(), log, "--", "sh", "-c", script)
+	c := command(t, "exec", "--validity", (2 * testValidity).String(), log, "--", "sh", "-c", script)
 	errs := &buffer{}
 	c.Stderr = errs
 	if err := c.Start(); err != nil {

@@ -63,10 +63,11 @@ func TestExecGroup(t *testing.T) {
 // TestExecGroupMoves: when another process joins, partitions move, and on SIGTERM all do.
 func TestExecGroupMoves(t *testing.T) {
 	t.Parallel()
+	const validity = 2 * testValidity // a session outlives a stall of the machine
 	log := fileURL(t)
-	a := startJob(t, log, testValidity, "--partitions 4", "") // which implies --group
+	a := startJob(t, log, validity, "--partitions 4", "") // which implies --group
 	a.works(4)
-	b := startJob(t, log, testValidity, "--group", "")
+	b := startJob(t, log, validity, "--group", "")
 	b.works(2)
 	eventually(t, "they share", func() bool { return len(liveOf(a)) == 2 && len(liveOf(b)) == 2 })
 	a.signal(syscall.SIGTERM)

@@ -120,9 +120,9 @@ func TestExecByHand(t *testing.T) {
 func TestExecHangUp(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
-	c, errs := script(t, out, "--restart --grace 2s", fileURL(t), `(trap "" TERM HUP; sleep 600) & echo $! >"$OUT/left"; exit 7`)
+	c, errs := script(t, out, "--restart --grace 4s", fileURL(t), `(trap "" TERM HUP; sleep 600) & echo $! >"$OUT/left"; exit 7`)
 	waitFile(t, filepath.Join(out, "left"))
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(time.Second)
 	_ = c.Process.Signal(syscall.SIGHUP)
 	if got := exitStatus(t, c.Wait()); got != 7 {
 		t.Errorf("status %d: %s", got, errs)
@@ -188,11 +188,12 @@ func TestExecIgnored(t *testing.T) {
 	}
 	out := t.TempDir()
 	c := command(t, "exec")
-	c.Path, c.Args = "/bin/sh", []string{"sh", "-c", `trap "" INT; exec "$@"`, "sh", self, "exec", "--wait", "30s", fileURL(t), "--", "sh", "-c", `echo x >"$OUT/runs"; sleep 2; exit 6`}
+	c.Path, c.Args = "/bin/sh", []string{"sh", "-c", `trap "" INT; echo x >"$OUT/ignored"; exec "$@"`, "sh", self, "exec", "--wait", "30s", fileURL(t), "--", "sh", "-c", `echo x >"$OUT/runs"; sleep 2; exit 6`}
 	c.Env = append(c.Env, "OUT="+out)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	waitFile(t, filepath.Join(out, "ignored"))
 	time.Sleep(100 * time.Millisecond) // it has hardly begun
 	_ = c.Process.Signal(syscall.SIGINT)
 	waitFile(t, filepath.Join(out, "runs"))

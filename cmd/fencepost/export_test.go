@@ -183,12 +183,12 @@ func TestTruncateMayTakeLonger(t *testing.T) {
 		faulty := faultstore.New(st, nil)
 		faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 			if op.Kind == faultstore.Put && layout.KindOf(op.Key) == "manifest" {
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(3 * time.Second)
 			}
 		})
 		return faulty, err
 	}}
-	if got := a.run(t.Context(), []string{"truncate", "--before", "1", "--wait", "300ms", url}); got != 0 {
+	if got := a.run(t.Context(), []string{"truncate", "--before", "1", "--wait", "2s", url}); got != 0 {
 		t.Errorf("status %d: %s", got, &errs)
 	}
 }

@@ -33,7 +33,7 @@ func TestGroupDrainOfTheDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &workers{t: t, st: st}
+	w := &workers{t: t, st: st, validity: time.Second}
 	w.add("ada")
 	adaOwnsAll(t, url)
 	down.Store(true)
@@ -55,7 +55,7 @@ func TestGroupDrainSays(t *testing.T) {
 	w := newGroup(t, url)
 	returns := make(chan struct{})
 	g, err := group.Join(t.Context(), w.st, &group.Options{
-		Partitions: 8, Validity: time.Second, Drain: time.Minute, Identity: "ada",
+		Partitions: 8, Validity: 3 * time.Second, Drain: time.Minute, Identity: "ada",
 		Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
 	})
 	if err != nil {
@@ -154,7 +154,7 @@ func TestDrainOfAnIdleMemberEnds(t *testing.T) {
 	add := func(identity string, weight int) {
 		t.Helper()
 		g, err := group.Join(t.Context(), st, &group.Options{
-			Partitions: 8, Validity: time.Second, Drain: time.Minute, Identity: identity, Weight: weight,
+			Partitions: 8, Validity: 3 * time.Second, Drain: time.Minute, Identity: identity, Weight: weight,
 			Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
 		})
 		if err != nil {

@@ -73,9 +73,9 @@ func TestOutputAfterSignal(t *testing.T) {
 	slow := make(chan struct{})
 	go func() { // slower than lastWords for all of it, and never silent for so long
 		defer close(slow)
-		for range 4 {
-			time.Sleep(lastWords * 2 / 3)
-			_, _ = io.ReadFull(in, make([]byte, 64<<10))
+		for range 6 {
+			time.Sleep(lastWords / 3)
+			_, _ = io.ReadFull(in, make([]byte, 40<<10))
 		}
 	}()
 	if n, err := out.Write(large[:256<<10]); n != 256<<10 || err != nil {

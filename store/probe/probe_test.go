@@ -376,10 +376,7 @@ func TestOdds(t *testing.T) {
 // writes afterwards. What it prints for one processor and for two is in the package comment. It
 // asserts little, since another program may have the processors.
 func TestT11_OddsInMemory(t *testing.T) {
-	runs := 10
-	if testing.Short() {
-		runs = 5
-	}
+	const runs = 10
 	nothing := func([]byte) {}
 	for name, broken := range map[string]func(store.Store) store.Store{
 		"create at once": inTwoSteps(isCreate, nothing), "swap at once": inTwoSteps(isSwap, nothing),
