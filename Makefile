@@ -41,13 +41,16 @@ help: ## list the targets
 test: ## the tests of every module that need no server
 	$(call each-module,$(MODULES),go test ./...)
 
-# Packages without a goroutine, in which there is nothing that the race detector could find. There is
-# nothing in the rules of the tree either: make house has them.
+# Packages without a goroutine, in which there is nothing that the race detector could find. Nor is there in the rules
+# of the tree, which make house has, and in tests that count bytes, requests or allocations, or try one damage after
+# another: make test has them, and others have their concurrency.
 SERIAL := internal/assign internal/member
+COUNTS := TestHouse TestRot$$$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochsTakeTime TestWriteAmplification TestFoldsManyEdits \
+	TestRestMemory TestHooksDoNotAllocate TestUnpackedIsNotKept TestHostileFramesAllocateLittle TestOdds$$
 .PHONY: race
 race: ## the root module's tests with the race detector; some try fewer cases than in make test
 	@! grep -nE '^\s*go |\.Go\(|Parallel\(' $(addsuffix /*.go,$(SERIAL))
-	go test -race -short -count=1 -skip '^TestHouse' $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(SERIAL)))$$')
+	go test -race -short -count=1 -skip '^($(subst $(eval ) ,|,$(strip $(COUNTS))))' $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(SERIAL)))$$')
 
 .PHONY: modules modules-command modules-others
 modules: ## build and test every nested module, most with the race detector; some try fewer cases than in make test

@@ -263,9 +263,6 @@ func TestCheckTheHintOfAnotherGroup(t *testing.T) {
 func TestRotAndMembers(t *testing.T) {
 	o := full(t)
 	n, step := 0, *users**every
-	if testing.Short() { // make race
-		step *= 4
-	}
 	o.harms(step, func(h harm) {
 		if n++; t.Failed() {
 			return

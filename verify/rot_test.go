@@ -265,11 +265,7 @@ func TestRot(t *testing.T) {
 			m := r.Newest()
 			t.Logf("%v; pages: %d of segments, %d of seals, %d of dropped, %d of files, %d of removed", kinds,
 				len(m.SegmentPages), len(m.SealPages), len(m.DroppedPages), len(m.FilePages), len(m.RemovedPages))
-			step := *every
-			if testing.Short() { // make race
-				step *= 3
-			}
-			all := r.harms(step)
+			all := r.harms(*every)
 			var work sync.WaitGroup
 			var tried atomic.Int64
 			next := make(chan harm)

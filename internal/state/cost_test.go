@@ -81,10 +81,7 @@ func cost(t testing.TB, files int) (bytes, requests float64) {
 // of 1,000, also if the files that go are anywhere. It goes on for long enough that
 // pages of files are written anew.
 func TestCostOfLargeTables(t *testing.T) {
-	large := 100_000
-	if testing.Short() {
-		large = 20_000
-	}
+	const large = 100_000
 	smallBytes, smallRequests := cost(t, 1000)
 	bytes, requests := cost(t, large)
 	t.Logf("1,000 files: %.0f bytes, %.2f requests; %d files: %.0f bytes, %.2f requests", smallBytes, smallRequests, large, bytes, requests)
