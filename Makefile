@@ -45,7 +45,7 @@ test: ## the tests of every module that need no server
 # of the tree, which make house has, and in tests that count bytes, requests or allocations, or try one damage after
 # another: make test has them, and others have their concurrency.
 SERIAL := internal/assign internal/member
-COUNTS := TestHouse TestRot$$$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochsTakeTime TestWriteAmplification TestFoldsManyEdits \
+COUNTS := TestHouse TestRot$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochsTakeTime TestWriteAmplification TestFoldsManyEdits \
 	TestRestMemory TestHooksDoNotAllocate TestUnpackedIsNotKept TestHostileFramesAllocateLittle TestOdds$$
 .PHONY: race
 race: ## the root module's tests with the race detector; some try fewer cases than in make test
