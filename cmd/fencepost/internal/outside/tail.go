@@ -20,6 +20,8 @@ const maxListed = 2 * page
 // slots is what listings have shown of the chain, without a gap from the floor to tail.
 type slots struct {
 	known   bool // a listing was made
+	cut     bool // the last listing has ended at maxListed
+	long    bool // a listing has: so the next ones begin at tail, until more than that is noted
 	tail    fence.Position
 	seals   map[fence.Epoch]uint64 // the slots of seals from the floor on
 	beyond  int                    // how many a listing has shown after tail, in epochs before the one that is noted
@@ -29,6 +31,7 @@ type slots struct {
 // findTail lists what was appended since the last look. A live leader notes how far it is, so
 // the listing begins there: it is short, however busy the log is. If there are epochs before, it begins where
 // the last look has ended, to find their seals. So a look that has much to catch up on leaves a part of it to the next.
+// A leader that notes nothing may write more than a look lists. Then too a look begins where the last one has ended.
 func (f *follower) findTail(ctx context.Context) error {
 	s := &f.slots
 	noted, floor := f.m.Tail().Position, f.m.Floor.Position
@@ -36,16 +39,16 @@ func (f *follower) findTail(ctx context.Context) error {
 	if from.Before(floor) {
 		from = floor
 	}
-	if from.Epoch >= noted.Epoch {
-		from = noted
+	if from.Epoch >= noted.Epoch && (!s.long || from.Before(noted)) {
+		from, s.long = noted, false
 	}
 	maps.DeleteFunc(s.seals, func(e fence.Epoch, _ uint64) bool { return e < floor.Epoch })
-	filled, err := f.list(ctx, from)
+	filled, cut, err := f.list(ctx, from)
 	if err != nil {
 		return err
 	}
 	f.walk(from, filled)
-	s.known, s.beyond = true, 0
+	s.known, s.beyond, s.cut, s.long = true, 0, cut, s.long || cut
 	for e, epoch := range filled { // not every store lists in order
 		for seq := range epoch {
 			if e < noted.Epoch && !(fence.Position{Epoch: e, Seq: seq}).Before(s.tail) {
@@ -55,7 +58,7 @@ func (f *follower) findTail(ctx context.Context) error {
 	}
 	switch {
 	case f.behind():
-		_, err = f.list(ctx, noted) // when the newest object came
+		_, _, err = f.list(ctx, noted) // when the newest object came
 	case s.tail.Before(noted):
 		s.tail = noted
 	}
@@ -99,9 +102,9 @@ const (
 	seal
 )
 
-// list lists the slots from a position on.
-func (f *follower) list(ctx context.Context, from fence.Position) (map[fence.Epoch]map[uint64]slot, error) {
-	filled := map[fence.Epoch]map[uint64]slot{}
+// list lists the slots from a position on. Cut: there may be more than it lists.
+func (f *follower) list(ctx context.Context, from fence.Position) (filled map[fence.Epoch]map[uint64]slot, cut bool, err error) {
+	filled = map[fence.Epoch]map[uint64]slot{}
 	before := from
 	if before.Seq > 0 {
 		before.Seq--
@@ -109,7 +112,7 @@ func (f *follower) list(ctx context.Context, from fence.Position) (map[fence.Epo
 	n := 0
 	for info, err := range store.ListAll(ctx, f.st, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(before)}, f.settle()) {
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		p, ok := layout.ParseDataKey(info.Key)
 		if !ok || p.Before(from) {
@@ -126,10 +129,10 @@ func (f *follower) list(ctx context.Context, from fence.Position) (map[fence.Epo
 			f.slots.written = info.LastModified
 		}
 		if n++; n == maxListed {
-			break
+			return filled, true, nil
 		}
 	}
-	return filled, nil
+	return filled, false, nil
 }
 
 // after returns the epoch that follows on the chain, or 0: the next one with an object, or the
@@ -175,7 +178,7 @@ func (f *follower) unfolded() (n int, more bool) {
 		count(f.m.Tail().Position.Seq)
 		n += f.slots.beyond
 	}
-	return n, f.behind()
+	return n, f.behind() || f.slots.cut
 }
 
 // leaderships are those that a follower knows, the newest first.

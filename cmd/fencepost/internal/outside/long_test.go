@@ -1,0 +1,56 @@
+package outside_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// silent makes somebody lead who never notes how far it is.
+func silent(t *testing.T, l *logtest.Log) node {
+	t.Helper()
+	e, err := leader.New(l.Mem, layout.LockPrefix, &leader.Options{Identity: "ann", Clock: clock.Go()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, err := e.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := writer.Open(t.Context(), l.Mem, term.Token(), &writer.Options{Clock: clock.Go(), Until: term.Context(), Checkpoint: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close(t.Context()); _ = term.Resign(t.Context()) })
+	return node{term, w}
+}
+
+// TestManyAfterTheNote: a leader that notes nothing may write more than a look lists. Later looks count the rest.
+func TestManyAfterTheNote(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		n := silent(t, l)
+		n.append(t, 5000)
+		watching(t, 12, &sick{Store: l.Mem, sorted: true}, func(h *outside.Hub, _ *atomic.Int64) {
+			for range 600 {
+				time.Sleep(time.Second)
+				if v := state(h).Log; v != nil && v.Read.Tail && !v.More && v.Unfolded < 5000 {
+					t.Fatalf("%d of 5,001 are told as all", v.Unfolded)
+				}
+			}
+			for i := range 20 { // it stays so while more come
+				if v := state(h).Log; v.More || v.Unfolded != 5001+i || v.Tail != logtest.At(1, uint64(5001+i)) {
+					t.Fatalf("%d of %d, more %t, tail %v", v.Unfolded, 5001+i, v.More, v.Tail)
+				}
+				n.append(t, 1)
+				time.Sleep(3 * time.Minute)
+			}
+		})
+	})
+}
