@@ -210,9 +210,10 @@ func TestExporter(t *testing.T) {
 		_, body := get(t, address+"/metrics")
 		return strings.Contains(body, `fencepost_log_records{url="`+url+`"} 2`) && strings.Contains(body, `fencepost_log_leader_leads{url="`+url+`"} 0`)
 	})
-	if status, body := get(t, address+"/readyz"); status != 200 || !strings.Contains(body, `"url":"`+url+`"`) {
-		t.Errorf("%d %s", status, body)
-	}
+	eventually(t, "that it is ready", func() bool {
+		status, body := get(t, address+"/readyz")
+		return status == 200 && strings.Contains(body, `"url":"`+url+`"`)
+	})
 	missing, _, _ := background(t, nil, "exporter", "--listen", "127.0.0.1:0", "--requests-per-minute", "6000", "mem://none")
 	eventually(t, "why it is not ready", func() bool {
 		status, body := get(t, missing+"/readyz")
