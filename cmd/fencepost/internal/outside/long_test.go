@@ -1,15 +1,21 @@
 package outside_test
 
 import (
+	"context"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -50,6 +56,34 @@ func TestManyAfterTheNote(t *testing.T) {
 				}
 				n.append(t, 1)
 				time.Sleep(3 * time.Minute)
+			}
+		})
+	})
+}
+
+// repeating is a store whose listings have each key twice.
+type repeating struct{ store.Store }
+
+func (s *repeating) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		for info, err := range s.Store.List(ctx, prefix, opts) {
+			if !yield(info, err) || !yield(info, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestPinsListedTwice: a listing that is sent again may have a key twice. The pin counts once.
+func TestPinsListedTwice(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		for range 3 {
+			fixture.Put(t, l.Mem, layout.PinKey(uuid.NewString()), []byte("{}"))
+		}
+		watching(t, 12, &repeating{l.Mem}, func(h *outside.Hub, _ *atomic.Int64) {
+			time.Sleep(time.Minute)
+			if v := state(h).Log; v.PinCount != 3 || len(v.Pins) != 3 {
+				t.Errorf("%d pins, %d kept", v.PinCount, len(v.Pins))
 			}
 		})
 	})

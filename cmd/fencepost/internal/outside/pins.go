@@ -3,6 +3,7 @@ package outside
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +40,7 @@ type pinDoc struct {
 // listPins lists the pins. If there are too many it keeps those that were not renewed for longest: an old one is
 // more likely among them.
 func (f *follower) listPins(ctx context.Context) error {
-	var all []keptPin
+	found := map[string]keptPin{} // a key can come twice
 	for info, err := range store.ListAll(ctx, f.st, layout.PinPrefix, nil, f.settle()) {
 		if err != nil {
 			return err
@@ -61,9 +62,9 @@ func (f *follower) listPins(ctx context.Context) error {
 		now, was := f.clock.Wall(), p.over
 		p.over = ttl > 0 && !p.Expired && now.After(p.Renewed.Add(ttl))
 		p.due = p.due || (p.over || was) && !p.Renewed.Equal(p.as) || p.over && now.Sub(p.asked) >= time.Hour
-		all = append(all, p)
+		found[id] = p
 	}
-	slices.SortFunc(all, func(a, b keptPin) int {
+	all := slices.SortedFunc(maps.Values(found), func(a, b keptPin) int {
 		if c := a.Renewed.Compare(b.Renewed); c != 0 {
 			return c
 		}

@@ -237,7 +237,7 @@ func (f *follower) view() *Log {
 // seals are the newest seals: those that are folded, and those after the floor.
 func (f *follower) seals(m *state.Manifest) []Seal {
 	all := []Seal{}
-	for _, s := range m.Seals[max(0, len(m.Seals)-maxSeals):] {
+	for _, s := range m.Seals {
 		all = append(all, Seal{Position: s.Position, Next: uint64(s.Next), Offset: s.Offset, Folded: true})
 	}
 	for _, e := range slices.Sorted(maps.Keys(f.slots.seals)) {
@@ -246,7 +246,7 @@ func (f *follower) seals(m *state.Manifest) []Seal {
 			all = append(all, Seal{Position: p})
 		}
 	}
-	return all
+	return all[max(0, len(all)-maxSeals):]
 }
 
 func paged(pages []state.Page[uint64]) (n int) {
