@@ -145,6 +145,7 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 		}
 		if failed++; err == nil {
 			failed = 0
+			continue // something else is there: it is looked at now
 		}
 		_ = clock.Sleep(ctx, h.clock, h.pause(failed))
 	}

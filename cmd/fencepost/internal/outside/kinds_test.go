@@ -165,3 +165,27 @@ func TestOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestKindIsShownAtOnce: when a look has found that something else is there, the next look does not wait for its time.
+func TestKindIsShownAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(nil)
+		places["lock"](t, mem)
+		found := make(chan struct{}, 1)
+		st := store.Hooked(mem, store.Hooks{Answered: func(a store.Answer) {
+			if a.Err == nil && a.Key == layout.FormatKey {
+				select {
+				case found <- struct{}{}:
+				default:
+				}
+			}
+		}}, clock.Go())
+		watching(t, 12, st, func(h *outside.Hub, _ *atomic.Int64) {
+			time.Sleep(2 * time.Minute)
+			places["log"](t, mem)
+			<-found
+			time.Sleep(15 * time.Second) // a look comes each 20 s
+			wantKind(t, h, "log")
+		})
+	})
+}
