@@ -44,7 +44,7 @@ type follower struct {
 	asked     clock.Instant // when the leader was last looked for
 	compactor *Term
 	compacts  beat // of the compactors' newest lock
-	idle      bool // nobody compacts
+	idle      int  // how often in a row nobody compacted
 	m         *state.Manifest
 	manifests []Manifest
 	slots     slots
@@ -336,8 +336,13 @@ func (f *follower) readCompactor(ctx context.Context) error {
 	}
 	f.compacts.look(&t, version, f.clock.Now())
 	f.compactor = &t
-	f.jobs.compactor.again = !t.Leads() && !f.idle // perhaps one follows another
-	f.idle = !t.Leads()
+	if t.Leads() {
+		f.idle = 0
+		return nil
+	}
+	// Perhaps one follows another, in a moment or a little later.
+	f.jobs.compactor.soon = 1 << min(f.idle, 3)
+	f.idle++
 	return nil
 }
 

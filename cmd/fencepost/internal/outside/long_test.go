@@ -88,3 +88,32 @@ func TestPinsListedTwice(t *testing.T) {
 		})
 	})
 }
+
+// TestCompactorAwayForAMoment: a compactor that two looks have missed is seen soon.
+func TestCompactorAwayForAMoment(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		e, err := leader.New(l.Mem, layout.CompactorLockPrefix, &leader.Options{Identity: "dog", Clock: clock.Go(), NoPrune: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		term, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
+			time.Sleep(5 * time.Minute)
+			if err := term.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for state(h).Log.Compactor.Leads() {
+				time.Sleep(time.Second)
+			}
+			time.Sleep(30 * time.Second) // a look comes each 20 s
+			compacts(t, l.Mem)
+			time.Sleep(100 * time.Second)
+			if c := state(h).Log.Compactor; !c.Leads() {
+				t.Errorf("%+v", c)
+			}
+		})
+	})
+}

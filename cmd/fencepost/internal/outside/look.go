@@ -18,7 +18,7 @@ type job struct {
 	aside bool
 
 	wait   int   // ticks until it is due
-	again  bool  // at the next tick once more
+	soon   int   // the next time it is due after so many ticks; 0: after every
 	failed int   // how often in a row it has failed
 	err    error // of the last time
 	done   bool  // it has succeeded once
@@ -133,8 +133,8 @@ func (f *follower) try(ctx context.Context, i int, j *job, all []*job, show func
 		}
 		return nil
 	}
-	if j.wait = j.every; j.again {
-		j.wait, j.again = 1, false
+	if j.wait = j.every; j.soon > 0 {
+		j.wait, j.soon = j.soon, 0
 	}
 	j.failed, j.done = 0, true
 	for _, other := range all {
