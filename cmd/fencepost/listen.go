@@ -125,13 +125,16 @@ const (
 // never sends it keeps a connection for ever.
 const requestTime = 15 * time.Second
 
+// answerTime bounds how long a client may take to read an answer. A stream of events sets its own bound for each event.
+const answerTime = 30 * time.Second
+
 // listen serves h until stop is called.
 func (a *app) listen(addr string, h http.Handler, at func(net.Addr)) (stop func(), err error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, usage("--listen %s: %v; write an address of this machine, such as :9464 or 127.0.0.1:9464", addr, err)
 	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: requestTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: requestTime, WriteTimeout: answerTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
