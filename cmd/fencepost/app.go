@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/member"
@@ -252,20 +253,17 @@ func (a *app) logStore(ctx context.Context, raw string) (store.Store, error) {
 	return st, nil
 }
 
-// orphaned checks an error that there is no log. If only format.json is gone, to make a
-// new log is the wrong advice. What is there may also be a group, or only a lock.
+// orphaned checks an error that there is no log. Perhaps only format.json is gone. What is there may also be a group, or
+// only a lock.
 func orphaned(ctx context.Context, st store.Store, err error) error {
 	if !errors.Is(err, manifest.ErrNotInitialized) {
 		return err
 	}
-	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
-		for info, lerr := range store.ListAll(ctx, st, prefix, nil, nil) {
-			if lerr != nil {
-				return errors.Join(err, lerr)
-			}
-			return fmt.Errorf("%s has no %s, but it has %s. If `fencepost restore` was interrupted here, run it again. Otherwise, if that object belongs to a log, restore %s from a backup: without it nothing can be read or appended: %w",
-				st.Traits().Name, layout.FormatKey, info.Key, layout.FormatKey, fence.ErrCorrupt)
-		}
+	switch oerr := survey.Orphaned(ctx, st, nil); {
+	case errors.Is(oerr, fence.ErrCorrupt):
+		return oerr
+	case oerr != nil:
+		return errors.Join(err, oerr)
 	}
 	if _, _, rerr := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20}); rerr == nil {
 		return fmt.Errorf("%s has a group, not a log; see fencepost group status; partition 0 has its log, if there is one, below %s", st.Traits().Name, layout.PartitionPrefix(0))

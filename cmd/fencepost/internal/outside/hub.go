@@ -169,7 +169,7 @@ func (h *Hub) failed(i int, err error) {
 }
 
 // kind tells whether there is a log, with its format, or a group, or only a lock. If there is nothing,
-// the error is ErrNotInitialized.
+// the error is ErrNotInitialized. A log without its format is damaged, and no lock.
 func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format, error) {
 	f, err := manifest.ReadFormat(ctx, st, h.settle())
 	if err == nil {
@@ -184,6 +184,9 @@ func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format
 		return "group", f, nil
 	case !errors.Is(gerr, store.ErrNotFound):
 		return "", f, gerr
+	}
+	if oerr := survey.Orphaned(ctx, st, h.settle()); oerr != nil && !errors.Is(oerr, store.ErrDenied) { // a right to read only the locks suffices
+		return "", f, oerr
 	}
 	if found, lerr := survey.HasLock(ctx, st, h.settle()); found || lerr != nil {
 		return "lock", f, lerr

@@ -189,3 +189,35 @@ func TestKindIsShownAtOnce(t *testing.T) {
 		})
 	})
 }
+
+// TestLogWithoutFormat: a log whose format was deleted is damaged. Its lock does not pass for one without a log, but one
+// beside foreign objects does.
+func TestLogWithoutFormat(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		lead(t, l.Mem, "ann").append(t, 3)
+		time.Sleep(time.Minute) // until there is a manifest
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
+			time.Sleep(2 * time.Minute)
+			wantKind(t, h, "log")
+			if err := l.Mem.Delete(t.Context(), layout.FormatKey); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Minute)
+			for range 100 {
+				time.Sleep(time.Second)
+				if s := state(h); s.Kind == "lock" || !strings.Contains(s.Err, "has no format.json") {
+					t.Fatalf("%+v", s)
+				}
+			}
+		})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(nil)
+		places["lock"](t, mem)
+		fixture.Put(t, mem, layout.DataPrefix+"january.csv", []byte("1,2"))
+		watching(t, 12, mem, func(h *outside.Hub, _ *atomic.Int64) {
+			time.Sleep(2 * time.Minute)
+			wantKind(t, h, "lock")
+		})
+	})
+}

@@ -2,7 +2,9 @@ package survey
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
@@ -36,4 +38,24 @@ func HasLock(ctx context.Context, st store.Store, settle *store.SettleOptions) (
 		}
 	}
 	return false, nil
+}
+
+// Orphaned returns an error if st has a log whose format.json is gone. To make a new log there is the wrong advice,
+// and so is to take the place for a lock.
+func Orphaned(ctx context.Context, st store.Store, settle *store.SettleOptions) error {
+	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
+		for info, err := range store.ListAll(ctx, st, prefix, nil, settle) {
+			if err != nil {
+				return err
+			}
+			_, manifest := layout.ParseNumberedKey(prefix, info.Key)
+			_, data := layout.ParseDataKey(info.Key)
+			if !manifest && !data { // it belongs to something else
+				break
+			}
+			return fmt.Errorf("%s has no %s, but it has %s. If `fencepost restore` was interrupted here, run it again. Otherwise, if that object belongs to a log, restore %s from a backup: without it nothing can be read or appended: %w",
+				st.Traits().Name, layout.FormatKey, info.Key, layout.FormatKey, fence.ErrCorrupt)
+		}
+	}
+	return nil
 }
