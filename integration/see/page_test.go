@@ -150,16 +150,16 @@ func TestPageLog(t *testing.T) {
 	}
 	p.photo("page-log")
 
-	m.turn("/a/", list(stateOf("s3://bucket/orders", "log", logOf(true, terms...), `,"error":"the store is away","asked":"`+ago(h)+`"`)), 0)
-	p.until("the error", text+`.includes("the store is away")`)
+	m.turn("/a/", list(stateOf("s3://bucket/orders", "log", logOf(true, terms...), `,"error":"access denied","asked":"`+ago(time.Second)+`","read":"`+ago(h)+`"`)), 0)
+	p.until("the error", text+`.includes("access denied")`)
 	p.until("how old it is", text+`.includes("led when last seen") && `+text+`.includes("then for 2 h") && `+text+`.includes("worked when last seen") && `+text+`.includes("The page shows what was last seen, at")`)
 	p.until("the title", `document.title === "carol led when last seen · Fencepost"`)
 	if n := ask[int](p, `document.querySelectorAll(".pill.good").length`); n != 0 {
-		t.Errorf("%d things are green although the store is away", n)
+		t.Errorf("%d things are green although the store denies access", n)
 	}
 	p.photo("page-log-away")
 
-	m.turn("/a/", list(stateOf("s3://bucket/orders", "log", logOf(true, terms...), `,"asked":"`+ago(5*time.Minute)+`"`)), 0)
+	m.turn("/a/", list(stateOf("s3://bucket/orders", "log", logOf(true, terms...), `,"asked":"`+ago(5*time.Minute)+`","read":"`+ago(6*time.Minute)+`"`)), 0)
 	p.until("that the store is silent", text+`.includes("The store does not answer.") && document.getElementById("status").innerText.includes("silent") && document.getElementById("status").className.includes("lost")`)
 
 	m.turn("/a/", list(stateOf("s3://bucket/orders", "log", logOf(true, append([]string{term(4, "dave", "lapsed", 2*h, 2*h)}, terms...)...), fresh)), 0)

@@ -36,7 +36,11 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) (seen bool
 		moves = g.Moves
 	}
 	h.mu.Unlock()
-	slow := &paced{Store: st, Clock: h.clock, pause: h.tick * 3 / 2, attempt: h.settle().Attempt}
+	slow := &paced{Store: st, Clock: h.clock, pause: h.tick * 3 / 2, attempt: h.settle().Attempt, looked: func(at time.Time) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.states[i].Read = at
+	}}
 	for s, err := range group.Observe(ctx, slow, &group.Options{Clock: slow}) {
 		if err != nil {
 			return seen, err
@@ -55,7 +59,7 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) (seen bool
 		for _, m := range s.Members {
 			g.Members = append(g.Members, Member(m))
 		}
-		h.update(i, func(s *State) { s.Group, s.Err = g, "" })
+		h.update(i, func(s *State) { s.Group, s.Read, s.Err = g, h.clock.Wall(), "" })
 		if h.once {
 			return true, nil
 		}

@@ -17,12 +17,14 @@ import (
 type paced struct {
 	store.Store
 	clock.Clock
-	pause   time.Duration // between two looks, at least
-	attempt time.Duration // which includes the wait for its turn
+	pause   time.Duration      // between two looks, at least
+	attempt time.Duration      // which includes the wait for its turn
+	looked  func(at time.Time) // is called after each look that succeeds; calls nothing of paced
 
 	mu     sync.Mutex
 	open   int           // requests
 	failed bool          // the last one was not answered
+	ended  time.Time     // when the last one was
 	next   time.Duration // the next pause, if it is shorter than the others
 }
 
@@ -47,6 +49,7 @@ func (p *paced) least() time.Duration {
 	case p.failed:
 		return 0
 	}
+	p.looked(p.ended)
 	d := min(p.pause, p.next)
 	p.next = 2 * d
 	return d
@@ -93,7 +96,7 @@ func (p *paced) begin() (end func(error)) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.open--
-		p.failed = err != nil && !answers(err)
+		p.failed, p.ended = err != nil && !answers(err), p.Wall()
 	}
 }
 

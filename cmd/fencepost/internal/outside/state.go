@@ -13,6 +13,8 @@ type State struct {
 	// Now is the watcher's time. Asked is when the store last answered.
 	Now   time.Time `json:"now"`
 	Asked time.Time `json:"asked,omitzero"`
+	// Read is the last time at which no part that is shown had failed. If Err is set, all is shown as it was then.
+	Read time.Time `json:"read,omitzero"`
 	// Err is why the last request failed; empty if it did not.
 	Err     string `json:"error,omitempty"`
 	passing bool   // the next answer clears Err
@@ -34,7 +36,7 @@ func (s *State) Seen() bool { return s.Log != nil || s.Group != nil || s.Lock !=
 // become forgets what was there before, if something else is there now.
 func (s *State) become(kind string) {
 	if s.Kind != kind {
-		s.Kind, s.Log, s.Group, s.Lock, s.looked = kind, nil, nil, nil, false
+		s.Kind, s.Read, s.Log, s.Group, s.Lock, s.looked = kind, time.Time{}, nil, nil, nil, false
 	}
 }
 

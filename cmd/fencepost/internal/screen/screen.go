@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,8 +83,8 @@ func (d *sheet) state(s *outside.State) {
 	switch {
 	case s.Err != "":
 		d.painted(red, s.Err)
-		if s.Seen() && !s.Asked.IsZero() {
-			now = s.Asked // nothing is known of the time since
+		if s.Seen() {
+			now = s.Read // not all is known of the time since
 			d.painted(amber, "what follows is as it was at the last look")
 		}
 	case !s.Complete():
@@ -294,11 +295,12 @@ func (d *sheet) terms(terms []outside.Term, now time.Time) {
 			d.painted(faint, fmt.Sprintf("%8d  not read yet", t.Epoch))
 			continue
 		}
-		to, why := t.To, t.State
-		if i == 0 && t.Leads() {
+		to, why := t.To, cmp.Or(t.Reason, t.State)
+		switch {
+		case i == 0 && t.Leads():
 			to, why = now, "leads"
-		} else if t.Reason != "" {
-			why = t.Reason
+		case t.Leads(): // the last look at it was before its end
+			why = "its end was not seen"
 		}
 		d.line(fmt.Sprintf("%8d  %-24s %-19s %9s  %s", t.Epoch, cut(short(t.Holder), 24), t.From.Local().Format(time.DateTime), span(to.Sub(t.From)), why))
 	}

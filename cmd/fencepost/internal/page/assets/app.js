@@ -348,16 +348,16 @@ const shows = { log: showLog, group: showGroup, lock: showLock };
 
 // warnings are what is wrong with what follows them.
 function warnings(s) {
-  const seen = known(s.asked) ? [" The page shows what was last seen, at ", when(s.asked), "."] : "";
+  const seen = known(s.read) ? [" The page shows what was last seen, at ", when(s.read), "."] : "";
   const says = s.error || (page.lost ? "There is no connection to fencepost serve." : silent(s) ? "The store does not answer." : "");
   return says ? [make("p", { class: "alert", role: "alert" }, kind(s) ? [says.replace(/\.?$/, "."), seen] : says)] : [];
 }
 const kind = s => Object.keys(shows).find(k => s[k]);
 
-// content is all that the page shows of a state. What was last seen does not grow older: its time is that
-// of the store's last answer.
+// content is all that the page shows of a state. What was last seen does not grow older: its time is when
+// all that is shown was last read.
 function content(s) {
-  const old = stale(s), now = old && known(s.asked) ? at(s.asked) : Date.now() + page.skew, k = kind(s);
+  const old = stale(s), now = old && known(s.read) ? at(s.read) : Date.now() + page.skew, k = kind(s);
   if (!k) return s.error ? warnings(s) : [...warnings(s), make("p", {}, "Reading the store …")];
   return [...warnings(s), ...shows[k](s[k], now, old)];
 }
