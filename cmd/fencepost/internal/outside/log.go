@@ -227,18 +227,19 @@ func (f *follower) spare(ctx context.Context, do func(context.Context) (more boo
 }
 
 // past reads one lock of a past leader, the newest that is not known. It reports whether
-// there may be more.
+// there may be more. Of too many it forgets the oldest.
 func (f *follower) past(ctx context.Context) (more bool, err error) {
-	epochs := []uint64{}
-	for e := range f.locks {
-		if t, ok := f.terms[e]; e != f.newest && (!ok || t.Leads()) {
-			epochs = append(epochs, e)
-		}
-	}
-	if len(epochs) == 0 || len(f.terms) >= maxTerms {
+	epochs := slices.Sorted(maps.Keys(f.locks))
+	epochs = epochs[max(0, len(epochs)-maxTerms):]
+	maps.DeleteFunc(f.terms, func(e uint64, _ Term) bool { return e != f.newest && len(epochs) > 0 && e < epochs[0] })
+	unknown := slices.DeleteFunc(epochs, func(e uint64) bool {
+		t, ok := f.terms[e]
+		return e == f.newest || ok && !t.Leads()
+	})
+	if len(unknown) == 0 {
 		return false, nil
 	}
-	e := slices.Max(epochs)
+	e := slices.Max(unknown)
 	term, _, err := f.term(ctx, layout.LockPrefix, e)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, fence.ErrCorrupt), errors.Is(err, fence.ErrFormat):

@@ -5,17 +5,20 @@ import (
 	"iter"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -113,6 +116,47 @@ func TestCompactorAwayForAMoment(t *testing.T) {
 			time.Sleep(100 * time.Second)
 			if c := state(h).Log.Compactor; !c.Leads() {
 				t.Errorf("%+v", c)
+			}
+		})
+	})
+}
+
+// TestManyLeaders: however many leaders there were, the newest of the past are read.
+func TestManyLeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(nil)
+		lock := func(epoch uint64, state string) {
+			key := layout.NumberedKey(layout.LockPrefix, epoch)
+			b, err := document.Encode(key, map[string]any{
+				"format": document.Format, "epoch": epoch, "state": state, "holder": "ann", "validity_ms": 24 * 3600 * 1000, "acquired": time.Now(), "renewed": time.Now(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			fixture.Put(t, mem, key, b)
+		}
+		last := uint64(1)
+		leaders := func(n int) {
+			for range n {
+				lock(last, "expired")
+				last++
+			}
+			lock(last, "held")
+		}
+		leaders(510)
+		watching(t, 60, mem, func(h *outside.Hub, _ *atomic.Int64) {
+			for range 2 {
+				time.Sleep(20 * time.Minute)
+				all := state(h).Lock.Terms
+				for _, term := range all {
+					if !term.Known {
+						t.Fatalf("of the %d newest, epoch %d was not read", len(all), term.Epoch)
+					}
+				}
+				if len(all) != 500 {
+					t.Errorf("%d leaders", len(all))
+				}
+				leaders(5)
 			}
 		})
 	})
