@@ -34,6 +34,8 @@ type patient struct {
 	files store.Store
 	// fault returns the error of a request, or nil. It may be nil.
 	fault func(op, key string) error
+	// breaks returns the error with which a listing breaks off after n keys, or nil. It may be nil.
+	breaks func(prefix string, n int) error
 }
 
 func (p *patient) fails(op, key string) error {
@@ -61,7 +63,21 @@ func (p *patient) List(ctx context.Context, prefix string, opts *store.ListOptio
 	if err := p.fails("list", prefix); err != nil {
 		return func(yield func(store.Info, error) bool) { yield(store.Info{}, err) }
 	}
-	return p.Store.List(ctx, prefix, opts)
+	if p.breaks == nil {
+		return p.Store.List(ctx, prefix, opts)
+	}
+	return func(yield func(store.Info, error) bool) {
+		n := 0
+		for info, err := range p.Store.List(ctx, prefix, opts) {
+			if broken := p.breaks(prefix, n); broken != nil {
+				yield(store.Info{}, broken)
+				return
+			}
+			if n++; !yield(info, err) {
+				return
+			}
+		}
+	}
 }
 
 func (p *patient) Expiries(context.Context, string) ([]store.Expiry, error) {

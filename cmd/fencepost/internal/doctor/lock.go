@@ -76,7 +76,7 @@ func (x *examination) lock(ctx context.Context) (survey.Leadership, bool) {
 // oldLocks looks for locks that should have been deleted.
 func (x *examination) oldLocks(ctx context.Context) {
 	n := 0
-	for info, err := range store.ListAll(ctx, x.st, layout.LockPrefix, nil, nil) {
+	for info, err := range survey.Listing(ctx, x.st, layout.LockPrefix, nil, func() { n = 0 }) {
 		if err != nil {
 			x.failed("growth", err, "")
 			return

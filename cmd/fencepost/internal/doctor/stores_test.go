@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
@@ -76,4 +77,47 @@ func TestUselessFiles(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLostAtFloor: compaction is stuck where an object is lost. That nothing waits there is wrong.
+func TestLostAtFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := admit(t, logtest.WithGrace(10*time.Minute))
+		p.lead()
+		s, err := survey.Take(t.Context(), p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := layout.DataKey(s.Manifest.Floor)
+		if err := p.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if f := of(examine(t, p, nil), "state"); len(f) != 1 || f[0].Level != Problem || !strings.Contains(f[0].What, key) || !strings.Contains(f[0].Remedy, "fencepost verify") {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// TestLocksInterrupted: a listing of the locks that begins again counts none twice.
+func TestLocksInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &patient{Store: memstore.New(nil), t: t}
+		p.fill(manyLocks)
+		begun := 0
+		p.breaks = func(prefix string, n int) error {
+			if n == 0 {
+				begun++
+			}
+			if begun == 1 && n == 10 {
+				return &store.Error{Op: "list", Key: prefix, Status: 503}
+			}
+			return nil
+		}
+		x := begin(p, nil)
+		x.oldLocks(t.Context())
+		if f := of(x.found, "growth"); begun != 2 || len(f) != 1 || f[0].Level != OK {
+			t.Errorf("%d listings: %+v", begun, f)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package survey
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
@@ -49,21 +50,21 @@ func Behind(ctx context.Context, st store.Store) (*Lag, error) {
 	}
 	l := &Lag{
 		Tail: tail.Position, End: tail.Offset, LastAt: last, Compacted: m.Floor.Offset, Waiting: tail.Offset - m.Floor.Offset,
-		Checkpoint: m.Tail().Offset,
+		Checkpoint: min(m.Tail().Offset, tail.Offset), // m may have a checkpoint of records that came after the walk
 	}
 	if l.LastAt.IsZero() && tail.Position.Seq > 1 {
 		if h, _, err := header(ctx, st, fence.Position{Epoch: tail.Position.Epoch, Seq: tail.Position.Seq - 1}); err == nil {
 			l.LastAt = h.Time
 		}
 	}
-	if l.OldestAt, l.OldestAge, err = oldest(ctx, st, m.Floor.Position); err != nil {
+	if l.OldestAt, l.OldestAge, err = oldest(ctx, st, log, m); err != nil {
 		return nil, err
 	}
 	after := &store.ListOptions{}
 	if at := m.Floor.Position; at.Seq > 1 {
 		after.StartAfter = layout.DataKey(fence.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
 	}
-	for info, err := range store.ListAll(ctx, st, layout.DataPrefix, after, nil) {
+	for info, err := range Listing(ctx, st, layout.DataPrefix, after, func() { l.Objects, l.Bytes = 0, 0 }) {
 		if err != nil {
 			return nil, err
 		}
@@ -117,17 +118,21 @@ func header(ctx context.Context, st store.Store, p fence.Position) (frame.Header
 		return frame.Header{}, info, err
 	}
 	h, err := frame.DecodeHeader(b)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", layout.DataKey(p), err)
+	}
 	return h, info, err
 }
 
-// oldest returns when the first object at or after the floor was written that is no seal, and its
+// oldest returns when the first object at or after the floor of m was written that is no seal, and its
 // age; zero if there is none, or it was pruned meanwhile.
-func oldest(ctx context.Context, st store.Store, p fence.Position) (time.Time, time.Duration, error) {
+func oldest(ctx context.Context, st store.Store, log *state.Log, m *state.Manifest) (time.Time, time.Duration, error) {
+	p := m.Floor.Position
 	for range tailTries {
 		h, info, err := header(ctx, st, p)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return time.Time{}, 0, nil
+			return time.Time{}, 0, lost(ctx, log, m, p)
 		case err != nil:
 			return time.Time{}, 0, err
 		case h.Kind != frame.Seal:
@@ -140,4 +145,15 @@ func oldest(ctx context.Context, st store.Store, p fence.Position) (time.Time, t
 		p = fence.Position{Epoch: h.Next, Seq: 1}
 	}
 	return time.Time{}, 0, nil
+}
+
+// lost returns an error if the object at p, which is absent, is lost. It was not pruned if the floor is still that
+// of m, and it is not the tail if a checkpoint is after it. Compaction cannot go on there.
+func lost(ctx context.Context, log *state.Log, m *state.Manifest, p fence.Position) error {
+	now, err := log.Newest(ctx)
+	if err != nil || now.Floor.Position != m.Floor.Position || !p.Before(now.Tail().Position) {
+		return err
+	}
+	return fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",
+		fence.ErrCorrupt, layout.DataKey(p), now.Version, now.Tail().Position)
 }

@@ -159,8 +159,8 @@ func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
 
 // beside counts the objects of the log in its second store.
 func (s *Survey) beside(ctx context.Context, files store.Store, f *manifest.Format, progress func(int)) error {
-	s.FilesBeside = &verify.Count{}
-	for info, err := range store.ListAll(ctx, files, f.FileName(layout.FilePrefix), nil, nil) {
+	begin := func() { s.FilesBeside = &verify.Count{} }
+	for info, err := range Listing(ctx, files, f.FileName(layout.FilePrefix), nil, begin) {
 		if err != nil {
 			return fmt.Errorf("listing the second store: %w", err)
 		}
@@ -176,8 +176,11 @@ func (s *Survey) beside(ctx context.Context, files store.Store, f *manifest.Form
 // count counts all objects.
 func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, progress func(int)) error {
 	n := 0
-	s.Objects, s.BeforeFloor = map[string]verify.Count{}, &verify.Count{}
-	for info, err := range store.ListAll(ctx, st, "", nil, nil) {
+	begin := func() {
+		n, s.Strange = 0, 0
+		s.Objects, s.BeforeFloor = map[string]verify.Count{}, &verify.Count{}
+	}
+	for info, err := range Listing(ctx, st, "", nil, begin) {
 		if err != nil {
 			return err
 		}
