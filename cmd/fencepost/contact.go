@@ -165,14 +165,24 @@ func (w *watched) Delete(ctx context.Context, keys ...string) error {
 
 func (w *watched) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
 	if st, ok := store.As[store.UploadAborter](w.Store); ok {
-		return st.AbortUploads(ctx, prefix, doomed)
+		w.begin("list uploads", prefix)
+		n, err := st.AbortUploads(ctx, prefix, func(info store.Info) bool {
+			w.end(ctx, nil) // each upload is an answer
+			defer w.begin("list uploads", prefix)
+			return doomed(info)
+		})
+		w.end(ctx, err)
+		return n, err
 	}
 	return 0, nil
 }
 
 func (w *watched) Expiries(ctx context.Context, prefix string) ([]store.Expiry, error) {
 	if st, ok := store.As[store.ExpiryTeller](w.Store); ok {
-		return st.Expiries(ctx, prefix)
+		w.begin("read rules", prefix)
+		rules, err := st.Expiries(ctx, prefix)
+		w.end(ctx, err)
+		return rules, err
 	}
 	return nil, nil
 }

@@ -66,7 +66,7 @@ uploads of the bucket, and with --deep to probe.`,
 			}
 			for _, f := range found {
 				if f.Level == doctor.Problem || strict && f.Level == doctor.Warning {
-					return errors.Join(err, errDamaged)
+					return errDamaged
 				}
 			}
 			return err

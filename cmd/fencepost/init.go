@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,7 +191,7 @@ It needs the rights to write and delete below tmp/.`,
 				if err != nil {
 					v.Error = line(err)
 				}
-				return errors.Join(err, a.print(v))
+				return cmp.Or(err, a.print(v))
 			}
 			if err != nil {
 				return err // the report of a probe that was cut short would mislead
@@ -222,7 +223,7 @@ func (a *app) probedFor(ctx context.Context, sibling, of string) (*probe.Report,
 	if err != nil {
 		return nil, usage("%q is no URL: %v", of, err)
 	}
-	if one.Host == "" || one.Scheme != other.Scheme || one.Host != other.Host || one.Query().Get("endpoint") != other.Query().Get("endpoint") {
+	if one.Host == "" || bucketOf(one) != bucketOf(other) {
 		return nil, usage("--sibling %s is not in the same bucket as %s", sibling, of)
 	}
 	st, err := a.store(ctx, sibling, false)
@@ -234,4 +235,10 @@ func (a *app) probedFor(ctx context.Context, sibling, of string) (*probe.Report,
 		return nil, err
 	}
 	return f.Probe, nil
+}
+
+// bucketOf is a URL without its path, and without the parameters that do not tell which bucket it is.
+func bucketOf(u *url.URL) url.URL {
+	q := u.Query()
+	return url.URL{Scheme: u.Scheme, Host: u.Host, RawQuery: url.Values{"account": q["account"], "endpoint": q["endpoint"]}.Encode()}
 }

@@ -130,7 +130,7 @@ func consumers(ctx context.Context, st store.Store, r *reader.Reader, end uint64
 		return nil, 0, err
 	}
 	var names []string
-	for info, err := range st.List(ctx, layout.ConsumerPrefix, nil) {
+	for info, err := range store.ListAll(ctx, st, layout.ConsumerPrefix, nil, nil) {
 		if err != nil {
 			return nil, 0, err
 		}
@@ -139,6 +139,7 @@ func consumers(ctx context.Context, st store.Store, r *reader.Reader, end uint64
 		}
 	}
 	slices.Sort(names) // a listing has no order
+	names = slices.Compact(names)
 	for i, name := range names {
 		if len(all) == mostConsumers {
 			return all, len(names) - i, nil

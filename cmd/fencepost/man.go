@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,18 +27,12 @@ The pages say what help says.`,
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return err
 			}
-			pages, err := os.ReadDir(args[0])
-			if err != nil {
-				return err
-			}
+			names := pageNames(root)
 			if a.json {
-				names := []string{}
-				for _, p := range pages {
-					names = append(names, p.Name())
-				}
+				slices.Sort(names)
 				return a.print(names)
 			}
-			a.con.note("%s in %s", plural(len(pages), "page"), args[0])
+			a.con.note("%s in %s", plural(len(names), "page"), args[0])
 			return nil
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -46,6 +41,16 @@ The pages say what help says.`,
 	}
 	a.jsonFlag(c)
 	return c
+}
+
+// pageNames returns the names of the pages that doc.GenManTree writes for c and the commands below it.
+func pageNames(c *cobra.Command) (names []string) {
+	for _, below := range c.Commands() {
+		if below.IsAvailableCommand() && !below.IsAdditionalHelpTopicCommand() {
+			names = append(names, pageNames(below)...)
+		}
+	}
+	return append(names, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1")
 }
 
 // schemes are how URLs begin, for completion.

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// liar ignores conditions.
+type liar struct{ store.Store }
+
+func (l liar) Put(ctx context.Context, key string, body []byte, _ *store.PutOptions) (store.Info, error) {
+	return l.Store.Put(ctx, key, body, nil)
+}
+
+// TestProblemWithoutReader: who reads the output does not decide whether there is a problem.
+func TestProblemWithoutReader(t *testing.T) {
+	url := newLog(t, memURL(t))
+	fixture.Put(t, openStore(t, url), layout.NumberedKey(layout.LockPrefix, 7), []byte("{"))
+	for verb, open := range map[string]func(context.Context, string) (store.Store, error){
+		"doctor": store.Open, "doctor --json": store.Open, "verify": store.Open,
+		"probe --json": func(context.Context, string) (store.Store, error) { return liar{memstore.New(nil)}, nil },
+	} {
+		a := &app{out: broken{syscall.EPIPE}, err: &buffer{}, open: open}
+		if status := a.run(t.Context(), append(strings.Fields(verb), url)); status != 1 {
+			t.Errorf("%s: status %d", verb, status)
+		}
+	}
+}
+
+// TestManualPagesBeside: what else is in the directory is no page.
+func TestManualPagesBeside(t *testing.T) {
+	dir := t.TempDir()
+	var names []string
+	if err := json.Unmarshal([]byte(must(t, "", "man", "--json", dir)), &names); err != nil {
+		t.Fatal(err)
+	}
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.EqualFunc(names, found, func(name string, e os.DirEntry) bool { return name == e.Name() }) {
+		t.Errorf("%q, and there are %v", names, found)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "git.1"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := parsed[[]string](t, "man", "--json", dir); !slices.Equal(got, names) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestLagTriesAgain: the listing of the consumers is repeated if it fails.
+func TestLagTriesAgain(t *testing.T) {
+	failed := false
+	status, errs, _ := faulty(t, func(op faultstore.Op) faultstore.Fault {
+		if failed || op.Kind != faultstore.List || op.Key != layout.ConsumerPrefix {
+			return faultstore.Fault{}
+		}
+		failed = true
+		return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
+	}, "lag")
+	if status != 0 || !failed {
+		t.Errorf("status %d: %s", status, errs)
+	}
+}
+
+// TestSiblingElsewhere: a container is of an account.
+func TestSiblingElsewhere(t *testing.T) {
+	for sibling, url := range map[string]string{
+		"az://c/a?account=x": "az://c/b?account=y",
+		"az://c/a?account=z": "az://c/b",
+		"s3://c/a":           "s3://c/b?endpoint=http://127.0.0.1:1",
+	} {
+		var errs buffer
+		a := &app{err: &errs, open: func(context.Context, string) (store.Store, error) { return memstore.New(nil), nil }}
+		if status := a.run(t.Context(), []string{"init", "--sibling", sibling, url}); status != 2 || !strings.Contains(errs.String(), "not in the same bucket") {
+			t.Errorf("%s and %s: status %d: %s", sibling, url, status, errs.String())
+		}
+	}
+}
+
+// slow takes its time for what a driver implements besides.
+type slow struct{ store.Store }
+
+func (slow) Expiries(context.Context, string) ([]store.Expiry, error) {
+	time.Sleep(12 * time.Second)
+	return nil, nil
+}
+
+func (slow) AbortUploads(_ context.Context, _ string, doomed func(store.Info) bool) (int, error) {
+	for range 10 { // these are answers
+		time.Sleep(2 * time.Second)
+		doomed(store.Info{})
+	}
+	time.Sleep(12 * time.Second)
+	return 0, nil
+}
+
+// TestWatchedBesides: no request waits in silence.
+func TestWatchedBesides(t *testing.T) {
+	for op, ask := range map[string]func(context.Context, *watched) error{
+		"read the rules": func(ctx context.Context, w *watched) error { _, err := w.Expiries(ctx, "data/"); return err },
+		"list uploads": func(ctx context.Context, w *watched) error {
+			_, err := w.AbortUploads(ctx, "data/", func(store.Info) bool { return false })
+			return err
+		},
+	} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var says []string
+				w := &watched{Store: slow{memstore.New(nil)}, patience: 5 * time.Second, note: func(format string, _ ...any) { says = append(says, format) }}
+				if err := ask(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				if len(says) != 3 || !strings.Contains(says[2], "answers again") {
+					t.Errorf("%q", says)
+				}
+			})
+		})
+	}
+}
