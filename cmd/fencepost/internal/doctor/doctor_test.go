@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -84,13 +85,13 @@ func (p *patient) Expiries(context.Context, string) ([]store.Expiry, error) {
 	return slices.Clone(p.rules), p.denied
 }
 
-func (p *patient) AbortUploads(_ context.Context, _ string, doomed func(store.Info) bool) (int, error) {
+func (p *patient) AbortUploads(_ context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
 	for _, u := range p.uploads {
 		if doomed(u) {
 			p.t.Error("an upload would be ended")
 		}
 	}
-	return 0, p.denied
+	return 0, cmp.Or(p.denied, p.fails("uploads", prefix))
 }
 
 // admit makes a sound log, in virtual time.

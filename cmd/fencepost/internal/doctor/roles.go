@@ -244,11 +244,15 @@ func (x *examination) uploads(ctx context.Context) {
 		return
 	}
 	n := 0
-	_, err := st.AbortUploads(ctx, "", func(info store.Info) bool {
-		if age, known := info.Age(); known && age > oldUpload {
-			n++
-		}
-		return false // none is touched
+	err := store.Retry(ctx, nil, func(ctx context.Context) error {
+		n = 0
+		_, err := st.AbortUploads(ctx, "", func(info store.Info) bool {
+			if age, known := info.Age(); known && age > oldUpload {
+				n++
+			}
+			return false // none is touched
+		})
+		return err
 	})
 	switch {
 	case errors.Is(err, store.ErrDenied):

@@ -121,3 +121,23 @@ func TestLocksInterrupted(t *testing.T) {
 		}
 	})
 }
+
+// TestUploadsTriesAgain: one error of the store does not leave a check undone.
+func TestUploadsTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		p := &patient{Store: memstore.New(nil), t: t, uploads: []store.Info{{Key: "file/x", LastModified: now.Add(-oldUpload - time.Hour), Date: now}}}
+		asked := 0
+		p.fault = func(op, key string) error {
+			if asked++; asked == 1 {
+				return &store.Error{Op: op, Key: key, Status: 503}
+			}
+			return nil
+		}
+		x := begin(p, nil)
+		x.uploads(t.Context())
+		if f := x.found; asked != 2 || len(f) != 1 || !strings.Contains(f[0].What, "paid for: 1") {
+			t.Errorf("asked %d times: %+v", asked, f)
+		}
+	})
+}
