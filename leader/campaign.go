@@ -102,9 +102,9 @@ func (c *campaign) do(ctx context.Context, a lease.Action) (lease.Event, error) 
 		c.sight(ctx, a.Until)
 		err = clock.Sleep(ctx, c.clock, a.Until.Sub(c.clock.Now()))
 	case lease.List:
-		listing, cancel := clock.WithTimeout(ctx, c.clock, c.timeout, errNoAnswer)
-		defer cancel()
-		ev.Epoch, ev.Version, err = c.highest(listing, a.After, c.settle(1))
+		// The request's time limit bounds how long the listing stands still: a place with many locks may
+		// need more for all of them.
+		ev.Epoch, ev.Version, err = c.highest(ctx, a.After, c.settle(1))
 		return c.readEvent(ctx, ev, lease.Listed, err)
 	case lease.Get:
 		var rec Record
