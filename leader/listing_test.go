@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -81,4 +82,17 @@ func TestManyLocks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLeaderSaysWhy: who gives up to wait for a store that fails learns of the failure.
+func TestLeaderSaysWhy(t *testing.T) {
+	inWorld(t, func(w *world) {
+		n := w.node("a")
+		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.List, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}}))
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		if _, err := n.Leader(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, faultstore.ErrInjected) {
+			w.Error(err)
+		}
+	})
 }

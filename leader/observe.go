@@ -22,7 +22,7 @@ func (e *Elector) Leader(ctx context.Context) (Record, error) {
 		}
 		return rec, err
 	}
-	return Record{}, context.Cause(ctx)
+	return Record{}, e.outage.Cause(ctx)
 }
 
 // Observe follows the election without taking part. It yields the newest lock at

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
 )
@@ -73,7 +74,7 @@ It needs the right to read.`,
 			}
 			if err == nil && rec.Leads() {
 				// Whether it has crashed, a second reading tells: that compares ages.
-				now, lerr := e.Leader(cmd.Context())
+				now, lerr := survey.Leader(cmd.Context(), e)
 				if lerr != nil && !errors.Is(lerr, leader.ErrNoLeader) {
 					return lerr
 				}

@@ -141,3 +141,26 @@ func TestUploadsTriesAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestLocksFail: while the locks cannot be listed nobody knows who leads. The examination ends, and says why.
+func TestLocksFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := admit(t, logtest.WithGrace(10*time.Minute))
+		p.fault = func(op, key string) error {
+			if op == "list" && key == layout.LockPrefix {
+				return &store.Error{Op: op, Key: key, Status: 503}
+			}
+			return nil
+		}
+		start := time.Now()
+		found := examine(t, p, nil)
+		if took := time.Since(start); took > 10*time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		for _, check := range []string{"state", "leader"} {
+			if f := of(found, check); len(f) != 1 || f[0].Level != Warning || !strings.Contains(f[0].What, "not checked: ") || !strings.Contains(f[0].What, "503") {
+				t.Errorf("%+v", f)
+			}
+		}
+	})
+}

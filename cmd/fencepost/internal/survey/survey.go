@@ -225,12 +225,23 @@ func (o *Options) leadership(ctx context.Context, st store.Store, prefix string)
 	return l, err
 }
 
+// patience bounds how long the store may fail until nobody is asked any more who leads.
+const patience = 2 * time.Minute
+
+// Leader reads who leads, like [leader.Elector.Leader]. That tries for ever while the store fails, and Leader for
+// two minutes.
+func Leader(ctx context.Context, e *leader.Elector) (leader.Record, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("who leads could not be read within %v", patience))
+	defer cancel()
+	return e.Leader(ctx)
+}
+
 func leadership(ctx context.Context, st store.Store, prefix string) (Leadership, error) {
 	e, err := leader.New(st, prefix, nil)
 	if err != nil {
 		return Leadership{}, err
 	}
-	rec, err := e.Leader(ctx)
+	rec, err := Leader(ctx, e)
 	if err != nil && !errors.Is(err, leader.ErrNoLeader) {
 		return Leadership{}, err
 	}
