@@ -110,6 +110,9 @@ func Examine(ctx context.Context, st store.Store, opts *Options) ([]Finding, err
 	err := x.openFormat(ctx)
 	switch {
 	case x.grouped && errors.Is(err, manifest.ErrNotInitialized):
+		return x.run(ctx, x.orphan, x.rules, x.probed, x.content)
+	case x.grouped && err != nil && ctx.Err() == nil:
+		x.failed("format", err, "restore "+layout.FormatKey+" from a backup")
 		return x.run(ctx, x.rules, x.probed, x.content)
 	case err != nil:
 		return x.found, err
@@ -166,6 +169,13 @@ func (x *examination) openFormat(ctx context.Context) (err error) {
 		x.add("grace", OK, "", "%v", x.format.Grace)
 	}
 	return nil
+}
+
+// orphan looks for a log beside the group that has lost its format.json.
+func (x *examination) orphan(ctx context.Context) {
+	if err := survey.Orphaned(ctx, x.st, nil); err != nil {
+		x.failed("format", err, "")
+	}
 }
 
 // openFiles looks whether the store for the files of the table is the right one.

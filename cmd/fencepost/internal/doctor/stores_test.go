@@ -164,3 +164,31 @@ func TestLocksFail(t *testing.T) {
 		}
 	})
 }
+
+// TestLogBesideGroup: a log beside a group that has lost its format.json is found, and one whose format.json is
+// corrupt does not hide the group.
+func TestLogBesideGroup(t *testing.T) {
+	for name, harm := range map[string]func(p *patient) error{
+		"lost":    func(p *patient) error { return p.Delete(p.t.Context(), layout.FormatKey) },
+		"corrupt": func(p *patient) error { fixture.Put(p.t, p, layout.FormatKey, []byte("{")); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := admit(t, logtest.WithGrace(10*time.Minute))
+				if err := group.Create(t.Context(), p, &group.Options{Partitions: 2, Probe: quickProbe}); err != nil {
+					t.Fatal(err)
+				}
+				if err := harm(p); err != nil {
+					t.Fatal(err)
+				}
+				found := examine(t, p, nil)
+				if f := of(found, "format"); len(f) != 1 || f[0].Level != Problem || !strings.Contains(f[0].Remedy, "from a backup") {
+					t.Errorf("%+v", f)
+				}
+				if len(of(found, "members")) != 1 {
+					t.Errorf("nothing is said of the group: %+v", found)
+				}
+			})
+		})
+	}
+}

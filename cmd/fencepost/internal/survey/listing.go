@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
