@@ -386,7 +386,7 @@ func TestMuch(t *testing.T) {
 		"in epoch 7 there are 8193 objects": func(x *examination) { x.state.Tail = fence.Position{Epoch: 7, Seq: manySlots + 1} },
 		"0 epochs are left":                 func(x *examination) { x.state.Compactor.Epoch = layout.MaxEpoch },
 		"old locks":                         func(x *examination) { x.state.Objects[layout.KindLock] = verify.Count{Objects: manyLocks + 1} },
-		"folded and not deleted":            func(x *examination) { x.state.BeforeFloor.Objects = manyFreed + 1 },
+		"folded and not deleted":            func(x *examination) { x.state.Overdue = manyFreed + 1 },
 		"is the compactor": func(x *examination) {
 			x.state.Compactor = survey.Leadership{Leads: true, Holder: "me"}
 			x.lag.Objects = manyObjects + 1

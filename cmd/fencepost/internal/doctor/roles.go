@@ -222,7 +222,7 @@ func (x *examination) growth(context.Context) {
 			warn(remedy, "%d objects below %s/: old locks are not deleted", n, kind)
 		}
 	}
-	if n := x.state.BeforeFloor.Objects - x.state.Manifest.Seals; n > manyFreed {
+	if n := x.state.Overdue - x.state.Manifest.Seals; n > manyFreed {
 		warn(remedy, "%d objects below data/ are folded and not deleted", n)
 	}
 	if n := x.state.Strange; n > 0 {

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -142,6 +144,24 @@ func TestInterrupted(t *testing.T) {
 		}
 		if got.OldestAge = 0; !faulty.failed[layout.DataPrefix] || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v\nnot %+v", got, want)
+		}
+	})
+}
+
+// TestOverdue: objects that wait until they may be pruned are not overdue.
+func TestOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const grace = 10 * time.Minute
+		st := logtest.New(t, logtest.WithGrace(grace), nil).Mem
+		lead(t, st, 1, "", "a", "b", "c")
+		compact(t, st, 1)
+		time.Sleep(2*grace + time.Hour)
+		if s := take(t, st); s.BeforeFloor.Objects < 3 || s.Overdue != 0 {
+			t.Errorf("at once: %d overdue of %+v", s.Overdue, s.BeforeFloor)
+		}
+		time.Sleep(time.Second)
+		if s := take(t, st); s.BeforeFloor.Objects < 3 || s.Overdue != s.BeforeFloor.Objects {
+			t.Errorf("later: %d overdue of %+v", s.Overdue, s.BeforeFloor)
 		}
 	})
 }

@@ -51,6 +51,8 @@ type Survey struct {
 	// BeforeFloor counts the objects below data/ before the floor: seals, which stay, and
 	// objects that wait to be pruned.
 	BeforeFloor *verify.Count `json:"data_before_floor,omitempty"`
+	// Overdue is how many of those are older than objects become that wait to be pruned, or are of unknown age.
+	Overdue int `json:"-"`
 	// FilesStore is the name of the second store, if the log keeps the files of its table there.
 	// FilesBeside counts the objects of this log in it, if that was asked for.
 	FilesStore  string        `json:"files_store,omitempty"`
@@ -151,7 +153,7 @@ func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
 	if !opts.Objects {
 		return s, nil
 	}
-	if err := s.count(ctx, st, m, opts.Progress); err != nil || opts.Files == nil {
+	if err := s.count(ctx, st, m, f.Grace, opts.Progress); err != nil || opts.Files == nil {
 		return s, err
 	}
 	return s, s.beside(ctx, opts.Files, &f, opts.Progress)
@@ -173,11 +175,14 @@ func (s *Survey) beside(ctx context.Context, files store.Store, f *manifest.Form
 	return nil
 }
 
+// overdue is added to two grace periods: a compactor that keeps up deletes every folded object at a lower age.
+const overdue = time.Hour
+
 // count counts all objects.
-func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, progress func(int)) error {
+func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, grace time.Duration, progress func(int)) error {
 	n := 0
 	begin := func() {
-		n, s.Strange = 0, 0
+		n, s.Strange, s.Overdue = 0, 0, 0
 		s.Objects, s.BeforeFloor = map[string]verify.Count{}, &verify.Count{}
 	}
 	for info, err := range Listing(ctx, st, "", nil, begin) {
@@ -196,6 +201,9 @@ func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, p
 		if p, ok := layout.ParseDataKey(info.Key); ok && m.Past(p) {
 			s.BeforeFloor.Objects++
 			s.BeforeFloor.Bytes += info.Size
+			if age, known := info.Age(); !known || age > 2*grace+overdue {
+				s.Overdue++
+			}
 		}
 	}
 	return nil
