@@ -107,6 +107,9 @@ func damage(err error) bool {
 func Examine(ctx context.Context, st store.Store, opts *Options) ([]Finding, error) {
 	x := begin(st, opts)
 	x.lookForGroup(ctx)
+	if x.grouped {
+		x.compactors(ctx)
+	}
 	err := x.openFormat(ctx)
 	switch {
 	case x.grouped && errors.Is(err, manifest.ErrNotInitialized):

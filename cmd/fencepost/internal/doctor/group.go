@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -47,16 +49,12 @@ func (x *examination) lookForGroup(ctx context.Context) {
 
 func (x *examination) group(s *group.Status) {
 	x.add("group", OK, "", "%d partitions, validity %v, assignment %d", s.Partitions, s.Validity, s.Number)
-	live, lapsed := 0, 0
+	live, lapsed := living(s), 0
 	for _, m := range s.Members {
-		switch {
-		case m.Expired:
-		case m.Lapsed:
+		if m.Lapsed && !m.Expired {
 			lapsed++
 			x.add("members", Warning, "if it stays so, no other member sees it: look at their logs, and at the clocks of all machines",
 				"%s (%s) was not renewed for longer than %v, and nobody has expired it", m.Identity, m.Name, s.Validity)
-		case !m.Leaving && m.Weight > 0:
-			live++
 		}
 	}
 	if live > 0 || lapsed == 0 {
@@ -88,6 +86,58 @@ func (x *examination) group(s *group.Status) {
 		x.add("work", OK, "", "no partition was given up")
 	}
 	x.add("logs", OK, "", "--deep reads all of them, as `fencepost verify` does. Doctor checks the rest with the URL of a partition, which ends in /%s", layout.PartitionPrefix(0))
+}
+
+// compactors says whether anybody compacts the logs of the partitions: in a group of their own, since these logs
+// have no election.
+func (x *examination) compactors(ctx context.Context) {
+	const check = "compactors"
+	logs, err := x.hasLogs(ctx)
+	own, serr := store.Sub(x.st, layout.CompactorsPrefix)
+	if err = cmp.Or(err, serr); err != nil {
+		x.failed(check, err, "")
+		return
+	}
+	if !logs {
+		return
+	}
+	for s, err := range group.Observe(ctx, own, nil) {
+		if err != nil && !errors.Is(err, group.ErrNoGroup) {
+			x.failed(check, fmt.Errorf("below %s/: %w", layout.CompactorsPrefix, err), "see docs/groups.md")
+			return
+		}
+		if n := living(&s); n > 0 {
+			x.add(check, OK, "", "%d live", n)
+		} else {
+			x.add(check, Warning, "run "+compactGroup+", or call CompactGroup in a program", "nobody compacts the logs of the partitions, as far as the group of compactors tells")
+		}
+		return
+	}
+}
+
+// hasLogs tells whether any partition has a log.
+func (x *examination) hasLogs(ctx context.Context) (bool, error) {
+	for info, err := range store.ListAll(ctx, x.st, layout.PartitionsPrefix, nil, nil) {
+		if err != nil {
+			return false, err
+		}
+		p := 0
+		_, _ = fmt.Sscanf(info.Key, layout.PartitionsPrefix+"%06d/", &p) // what is no number is of another program
+		if key, ok := strings.CutPrefix(info.Key, layout.PartitionPrefix(p)+"/"); ok && layout.KindOf(key) != layout.KindUnknown {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// living is how many members take partitions.
+func living(s *group.Status) (n int) {
+	for _, m := range s.Members {
+		if !m.Expired && !m.Lapsed && !m.Leaving && m.Weight > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // some writes numbers, and not more than people read.

@@ -53,9 +53,15 @@ func TestNeighbours(t *testing.T) {
 			t.Fatal(err)
 		}
 		fixture.Put(t, p, layout.PartitionPrefix(0)+"/format.json", []byte("of the log of a partition"))
-		fixture.Put(t, p, layout.CompactorsPrefix+"/group/group.json", []byte("of the group of compactors"))
+		compactors, err := store.Sub(p, layout.CompactorsPrefix)
+		if err == nil {
+			err = group.Create(t.Context(), compactors, &group.Options{Partitions: 2, Probe: quickProbe})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		found := examine(t, p, nil)
-		inHealth(t, found, "members", "partitions") // nobody works
+		inHealth(t, found, "members", "partitions", "compactors") // nobody works
 		if len(of(found, "growth")) != 1 || len(of(found, "members")) != 1 {
 			t.Errorf("%+v", found)
 		}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -158,6 +159,15 @@ const (
 	longWait = 30 * time.Minute
 )
 
+// compactGroup compacts the logs of all partitions.
+const compactGroup = "`fencepost compact --watch --group` with the URL of the group"
+
+// byToken tells whether the log has no election: a compactor or a writer had a token, as in a group, and there is
+// no lock of theirs.
+func (x *examination) byToken() bool {
+	return x.state.Manifest.Roles[layout.Compactor].Epoch > 0 || x.state.Leader.Epoch == 0 && x.badLocks[layout.LockPrefix] == nil && x.state.Tail.Epoch > 0
+}
+
 // compaction says whether a compactor keeps up.
 func (x *examination) compaction(context.Context) {
 	l, c := x.lag, x.state.Compactor
@@ -167,6 +177,14 @@ func (x *examination) compaction(context.Context) {
 	}
 	who := "no compactor runs"
 	remedy := "run `fencepost compact --watch`, or compactor.Run in a process"
+	if c.Epoch == 0 && x.byToken() { // then the compactor has no lock either, and nobody knows whether it runs
+		who = "no compactor has worked here yet"
+		if epoch := x.state.Manifest.Roles[layout.Compactor].Epoch; epoch > 0 {
+			who = fmt.Sprintf("the last compactor had a token, of epoch %d", epoch)
+		}
+		remedy = "if this is the log of a partition, run " + compactGroup + ". A `fencepost compact` of this log alone and that one would fence each other. " +
+			"Otherwise look at the log of the program that gives the compactor its token"
+	}
 	switch err := x.badLocks[layout.CompactorLockPrefix]; {
 	case err != nil:
 		x.badLock("compactor", layout.CompactorLockPrefix, err)
