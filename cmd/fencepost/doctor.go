@@ -32,8 +32,8 @@ Where fencepost exec runs, and where a program leads alone, there is a lock and 
 it checks who leads, and how often leaders were deposed.
 
 If the URL is that of a group of workers, it checks their membership: who is alive, what
-nobody owns, and whose work fails. The log of a partition has a URL of its own, which
-ends in /partition/ and six digits.
+nobody owns, whose work fails, and whether anybody compacts the logs. The log of a
+partition has a URL of its own, which ends in /partition/ and six digits.
 
 With --deep it also probes the store, which writes below tmp/, and reads the whole log
 as verify does. Of a group it reads the objects of the group and the logs of all

@@ -26,8 +26,11 @@ func (a *app) statusCmd() *cobra.Command {
 		Short: "print who leads, where the log ends, and its manifest",
 		Long: `Status prints who leads, since when, and in which epoch. It prints the tail, the number
 of records, the producer's cursor, the floor and the newest manifest. It also prints
-what the probe found when the log was made. Status makes some ten requests, and ten more
-at most if thousands of records are not compacted. It writes nothing, so it may be polled.
+what the probe found when the log was made. It writes nothing.
+
+Status makes some ten requests, and ten more at most if thousands of records are not
+compacted. Besides, it reads every object after the last checkpoint. On a busy log that
+is up to some 1,000 objects or 256 MiB. With --watch it reads them each --interval.
 
 Where fencepost exec runs, and where a program leads alone, there is a lock and no log.
 Status then prints who leads, and until when unless the holder renews the lock.
