@@ -30,7 +30,7 @@ what the probe found when the log was made. It writes nothing.
 
 Status makes some ten requests, and ten more at most if thousands of records are not
 compacted. Besides, it reads every object after the last checkpoint. On a busy log that
-is up to some 1,000 objects or 256 MiB. With --watch it reads them each --interval.
+is up to some 1,000 objects or 256 MiB. With --watch it reads each of them only once.
 
 Where fencepost exec runs, and where a program leads alone, there is a lock and no log.
 Status then prints who leads, and until when unless the holder renews the lock.
@@ -59,7 +59,7 @@ It needs the right to read.`,
 				return err
 			}
 			notice := &unfoldedNotice{app: a}
-			o := &survey.Options{Objects: objects, Files: second, Progress: func(n int) { a.con.progress("listing", int64(n), 0, false) }}
+			o := &survey.Options{Last: &survey.Last{}, Objects: objects, Files: second, Progress: func(n int) { a.con.progress("listing", int64(n), 0, false) }}
 			return a.showStatus(cmd.Context(), watch, every, func(ctx context.Context) (view, error) {
 				v, s, err := a.logStatus(ctx, st, o)
 				if err == nil {

@@ -106,6 +106,8 @@ type Options struct {
 	Files store.Store
 	// Progress is called with the number of objects listed so far; it may be nil.
 	Progress func(int)
+	// Last is where the look before ended. If it is not nil, Take reads only what came after, and updates it.
+	Last *Last
 	// BadLock is called if the newest lock below a prefix is corrupt, or a newer version of this project
 	// has written it. Then Take goes on, and says nothing of that leadership. If it is nil, Take fails.
 	BadLock func(prefix string, err error)
@@ -135,7 +137,7 @@ func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
 	if s.Compactor, err = opts.leadership(ctx, st, layout.CompactorLockPrefix); err != nil {
 		return nil, err
 	}
-	m, tail, _, err := findTail(ctx, st, log)
+	m, tail, err := opts.Last.findTail(ctx, st, log)
 	if err != nil {
 		return nil, err
 	}
