@@ -194,7 +194,7 @@ reference: ## write the pages of docs/ that repeat the code: options and log mes
 
 .PHONY: mutants-smoke
 mutants-smoke: ## the same for a random sample of the guards, about 100 seconds
-	go run ./internal/testkit/mutants -budget 100s
+	go run ./internal/testkit/mutants -budget 60s
 
 .PHONY: fmt
 fmt: ## check gofmt; make fmt-fix repairs
@@ -287,7 +287,7 @@ sim-groups: ## make and check SEEDS (20000) new histories of groups; about 30 a 
 code-seed = sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs cat | sha256sum); echo $$((16\#$${sum:0:12}))
 .PHONY: sim-ci mutants-ci
 sim-ci:
-	@$(MAKE) sim SEEDS=12000 SEED=$$($(code-seed))
+	@$(MAKE) sim SEEDS=8000 SEED=$$($(code-seed))
 mutants-ci:
 	go run ./internal/testkit/mutants -budget 100s -order $$($(code-seed))
 

@@ -107,7 +107,7 @@ func TestDoctorGroup(t *testing.T) {
 	url := memURL(t)
 	w := newGroup(t, url)
 	if err := group.Create(t.Context(), w.st, &group.Options{
-		Partitions: 8, Validity: time.Second, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
+		Partitions: 8, Validity: 3 * time.Second, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
 	}); err != nil {
 		t.Fatal(err)
 	}

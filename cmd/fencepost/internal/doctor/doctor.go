@@ -177,7 +177,7 @@ func (x *examination) openFormat(ctx context.Context) (err error) {
 // orphan looks for a log beside the group that has lost its format.json.
 func (x *examination) orphan(ctx context.Context) {
 	if err := survey.Orphaned(ctx, x.st, nil); err != nil {
-		x.failed("format", err, "")
+		x.failed("format", err, "restore "+layout.FormatKey+" from a backup")
 	}
 }
 

@@ -118,6 +118,10 @@ func (s *stopped) Put(ctx context.Context, key string, b []byte, opts *store.Put
 // TestRestartBetweenLooks: with many URLs, that the only writer is started again is not told as if nobody led for as long
 // as the alert waits.
 func TestRestartBetweenLooks(t *testing.T) {
+	rounds := 60
+	if testing.Short() { // make modules
+		rounds = 20
+	}
 	for n, bound := range map[int]int{1: 120, 6: 120, 15: 200, 40: 420} { // with 15, some requests wait; with 40, each may wait a minute
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -137,7 +141,7 @@ func TestRestartBetweenLooks(t *testing.T) {
 					}
 					longest = max(longest, free)
 				}
-				for round := 0; round < 60 || times == 0; round++ {
+				for round := 0; round < rounds || times == 0; round++ {
 					_ = a.w.Close(t.Context())
 					_ = a.Resign(t.Context())
 					for range 30 {
@@ -260,7 +264,11 @@ func TestGroupFailsNowAndThen(t *testing.T) {
 		h, end := ofMany(t, 40, st)
 		defer end()
 		time.Sleep(2 * time.Hour)
-		for i := range 8 {
+		failures := 8
+		if testing.Short() { // make modules
+			failures = 3
+		}
+		for i := range failures {
 			st.off.Store(false)
 			for state(h).Err == "" {
 				time.Sleep(time.Second)

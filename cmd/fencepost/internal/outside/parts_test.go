@@ -433,10 +433,14 @@ func (s stalled) Read([]byte) (int, error) {
 // TestGroupOfManyIsAway: also with many URLs, that a group's store stalls or hangs is told soon, and it is read again
 // soon.
 func TestGroupOfManyIsAway(t *testing.T) {
+	many := 100
+	if testing.Short() { // make modules
+		many = 30
+	}
 	for _, kind := range []string{"stalls", "hangs", "fails"} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				targets := logs(t, 99)
+				targets := logs(t, many-1)
 				mem := memstore.New(nil)
 				places["group"](t, mem)
 				ill, stalls := &sick{Store: mem, hang: kind == "hangs"}, &stalling{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 
-	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
