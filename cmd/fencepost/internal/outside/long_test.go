@@ -70,8 +70,10 @@ type repeating struct{ store.Store }
 func (s *repeating) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		for info, err := range s.Store.List(ctx, prefix, opts) {
-			if !yield(info, err) || !yield(info, err) {
-				return
+			for range 2 {
+				if !yield(info, err) {
+					return
+				}
 			}
 		}
 	}
