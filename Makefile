@@ -194,7 +194,7 @@ reference: ## write the pages of docs/ that repeat the code: options and log mes
 
 .PHONY: mutants-smoke
 mutants-smoke: ## the same for a random sample of the guards, about 100 seconds
-	go run ./internal/testkit/mutants -budget 60s
+	go run ./internal/testkit/mutants -budget 100s
 
 .PHONY: fmt
 fmt: ## check gofmt; make fmt-fix repairs
@@ -289,7 +289,7 @@ code-seed = sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs
 sim-ci:
 	@$(MAKE) sim SEEDS=8000 SEED=$$($(code-seed))
 mutants-ci:
-	go run ./internal/testkit/mutants -budget 100s -order $$($(code-seed))
+	go run ./internal/testkit/mutants -budget 60s -order $$($(code-seed))
 
 .PHONY: explore
 explore: ## run all schedules of small cases, also of the long ones; about 120 s of processor time

@@ -223,7 +223,7 @@ func (a *app) probedFor(ctx context.Context, sibling, of string) (*probe.Report,
 	if err != nil {
 		return nil, usage("%q is no URL: %v", of, err)
 	}
-	if one.Host == "" || bucketOf(one) != bucketOf(other) {
+	if one.Host == "" || !sameBucket(one, other) {
 		return nil, usage("--sibling %s is not in the same bucket as %s", sibling, of)
 	}
 	st, err := a.store(ctx, sibling, false)
@@ -237,8 +237,9 @@ func (a *app) probedFor(ctx context.Context, sibling, of string) (*probe.Report,
 	return f.Probe, nil
 }
 
-// bucketOf is a URL without its path, and without the parameters that do not tell which bucket it is.
-func bucketOf(u *url.URL) url.URL {
-	q := u.Query()
-	return url.URL{Scheme: u.Scheme, Host: u.Host, RawQuery: url.Values{"account": q["account"], "endpoint": q["endpoint"]}.Encode()}
+// sameBucket compares two URLs but for their paths. An account that only one of them names may be that of the environment.
+func sameBucket(a, b *url.URL) bool {
+	p, q := a.Query(), b.Query()
+	one, other := p.Get("account"), q.Get("account")
+	return a.Scheme == b.Scheme && a.Host == b.Host && p.Get("endpoint") == q.Get("endpoint") && (one == other || one == "" || other == "")
 }

@@ -262,7 +262,8 @@ func (x *examination) uploads(ctx context.Context) {
 		return
 	}
 	n := 0
-	err := store.Retry(ctx, nil, func(ctx context.Context) error {
+	// An attempt is for all pages.
+	err := store.Retry(ctx, &store.SettleOptions{Attempt: 5 * time.Minute, Reads: 3}, func(ctx context.Context) error {
 		n = 0
 		_, err := st.AbortUploads(ctx, "", func(info store.Info) bool {
 			if age, known := info.Age(); known && age > oldUpload {

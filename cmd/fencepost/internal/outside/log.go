@@ -58,8 +58,8 @@ type follower struct {
 // followLog watches a log until something else, or another log, is in its place. A tick reads the newest
 // lock: one request. Each second tick reads the newest manifest and lists what was appended: three. Each
 // eighth lists the locks and the pins, and looks for the compactor, for what was published, and whether the
-// log is still there: seven at most. So eight ticks take 27 requests or less, which leaves some for pins and
-// for the locks of past leaders.
+// log is still there: seven at most. So eight ticks take 27 requests or less, and four more when the compactor has
+// gone, which leaves some for pins and for the locks of past leaders.
 func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manifest.Format) {
 	f := h.follower(st)
 	f.log, f.pins, f.slots.seals = f.state(format), map[string]keptPin{}, map[fence.Epoch]uint64{}
@@ -342,7 +342,7 @@ func (f *follower) readCompactor(ctx context.Context) error {
 		return nil
 	}
 	// Perhaps one follows another, in a moment or a little later.
-	f.jobs.compactor.soon = 1 << min(f.idle, 3)
+	f.jobs.compactor.soon = 1 << min(2*f.idle, 3)
 	f.idle++
 	return nil
 }

@@ -143,15 +143,12 @@ func (f *follower) try(ctx context.Context, i int, j *job, all []*job, show func
 		}
 	}
 	f.update(i, func(s *State) { // at once: the next request may have to wait for its turn
-		if show(s); all != nil && !slices.ContainsFunc(all, (*job).old) {
+		if show(s); j == &f.jobs.leader {
 			s.Read = f.clock.Wall()
 		}
 	})
 	return nil
 }
-
-// old reports whether what the job has read is shown although it cannot be read any more.
-func (j *job) old() bool { return j.done && j.failed > 0 && !j.aside }
 
 // mostFailures is how many failures are told.
 const mostFailures = 3

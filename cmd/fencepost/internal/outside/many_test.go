@@ -237,13 +237,13 @@ func TestWorkersBetweenLooks(t *testing.T) {
 					return n
 				}
 				leave()
-				for owned() > 0 {
+				for began := time.Now(); owned() > 0 && time.Since(began) < time.Hour; {
 					time.Sleep(time.Second)
 				}
 				time.Sleep(after)
 				defer join(t, mem, "bob")()
 				began := time.Now()
-				for owned() < 8 {
+				for owned() < 8 && time.Since(began) < time.Hour {
 					time.Sleep(time.Second)
 				}
 				if took := time.Since(began); took > 4*time.Minute+after {

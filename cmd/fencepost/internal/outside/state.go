@@ -13,7 +13,7 @@ type State struct {
 	// Now is the watcher's time. Asked is when the store last answered.
 	Now   time.Time `json:"now"`
 	Asked time.Time `json:"asked,omitzero"`
-	// Read is the last time at which no part that is shown had failed. If Err is set, all is shown as it was then.
+	// Read is when a group, or who leads, was last read. If Err is set, what goes on with time is shown as it was then.
 	Read time.Time `json:"read,omitzero"`
 	// Err is why the last request failed; empty if it did not.
 	Err     string `json:"error,omitempty"`

@@ -84,7 +84,9 @@ func (d *sheet) state(s *outside.State) {
 	case s.Err != "":
 		d.painted(red, s.Err)
 		if s.Seen() {
-			now = s.Read // not all is known of the time since
+			if !s.Read.IsZero() {
+				now = s.Read // not all is known of the time since
+			}
 			d.painted(amber, "what follows is as it was at the last look")
 		}
 	case !s.Complete():

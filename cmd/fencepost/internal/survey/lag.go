@@ -147,13 +147,14 @@ func oldest(ctx context.Context, st store.Store, log *state.Log, m *state.Manife
 	return time.Time{}, 0, nil
 }
 
-// lost returns an error if the object at p, which is absent, is lost. It was not pruned if the floor is still that
-// of m, and it is not the tail if a checkpoint is after it. Compaction cannot go on there.
+// lost returns an error if the object at p, which was absent after m was read, is lost: compaction cannot go on there.
+// It was not pruned if the floor is still that of m. It was not the tail if m has a checkpoint after it. A checkpoint of
+// a later manifest says nothing: the object may have come meanwhile.
 func lost(ctx context.Context, log *state.Log, m *state.Manifest, p fence.Position) error {
 	now, err := log.Newest(ctx)
-	if err != nil || now.Floor.Position != m.Floor.Position || !p.Before(now.Tail().Position) {
+	if err != nil || now.Floor.Position != m.Floor.Position || !p.Before(m.Tail().Position) {
 		return err
 	}
 	return fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",
-		fence.ErrCorrupt, layout.DataKey(p), now.Version, now.Tail().Position)
+		fence.ErrCorrupt, layout.DataKey(p), m.Version, m.Tail().Position)
 }

@@ -72,6 +72,23 @@ func TestLostAtFloor(t *testing.T) {
 	}
 }
 
+// TestAppendedAtFloor: all is compacted, and the next leader's first object and checkpoint come after the look at the
+// floor. Nothing is lost.
+func TestAppendedAtFloor(t *testing.T) {
+	st := newLog(t)
+	lead(t, st, 1, "", "a", "b")
+	compact(t, st, 1)
+	floor, looked := layout.DataKey(take(t, st).Manifest.Floor), false
+	f := faultstore.New(st, nil)
+	met := f.BeforeFirst(func(op faultstore.Op) bool {
+		looked = looked || op.Key == floor
+		return looked && op.Key == layout.ManifestPrefix
+	}, func(context.Context) { lead(t, st, 2, "", "c", "d") })
+	if _, err := survey.Behind(t.Context(), f); err != nil || !met() {
+		t.Errorf("%t, %v", met(), err)
+	}
+}
+
 // TestPrunedAtFloor: the object at the floor is folded and pruned after the walk.
 func TestPrunedAtFloor(t *testing.T) {
 	st := newLog(t)

@@ -2,6 +2,7 @@ package survey
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
@@ -44,14 +45,21 @@ func HasLock(ctx context.Context, st store.Store, settle *store.SettleOptions) (
 // and so is to take the place for a lock.
 func Orphaned(ctx context.Context, st store.Store, settle *store.SettleOptions) error {
 	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
+		n := 0
 		for info, err := range store.ListAll(ctx, st, prefix, nil, settle) {
 			if err != nil {
 				return err
 			}
 			_, manifest := layout.ParseNumberedKey(prefix, info.Key)
 			_, data := layout.ParseDataKey(info.Key)
-			if !manifest && !data { // it belongs to something else
-				break
+			if n++; !manifest && !data { // it belongs to something else
+				if n == 1000 {
+					break
+				}
+				continue
+			}
+			if _, _, err := store.Read(ctx, st, layout.FormatKey, &store.ReadOptions{Limit: 1 << 20, Settle: settle}); !errors.Is(err, store.ErrNotFound) {
+				return err // the log was made meanwhile
 			}
 			return fmt.Errorf("%s has no %s, but it has %s. If `fencepost restore` was interrupted here, run it again. Otherwise, if that object belongs to a log, restore %s from a backup: without it nothing can be read or appended: %w",
 				st.Traits().Name, layout.FormatKey, info.Key, layout.FormatKey, fence.ErrCorrupt)
