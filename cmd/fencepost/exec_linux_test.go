@@ -278,7 +278,8 @@ func TestExecFirstNoWait(t *testing.T) {
 // TestExecRestart: the command is started again in the same term, and SIGTERM ends it for good.
 func TestExecRestart(t *testing.T) {
 	t.Parallel()
-	j := startJob(t, fileURL(t), calmValidity, "--restart", "")
+	// Who was told to step down leaves the lead to others for two fifths of a validity.
+	j := startJob(t, fileURL(t), 20*time.Second, "--restart", "")
 	for n := 1; n <= 2; n++ {
 		pid, _ := j.works(n)
 		_ = pid
@@ -469,7 +470,11 @@ func TestExecNumbers(t *testing.T) {
 	}
 	t.Logf("next command after kill -9, in validities: %.2f", crash)
 	t.Logf("next command after SIGTERM to exec, in seconds: %.2f; after the last command's end: %.2f", term, gap)
-	if crash[0] > 1.15 || term[0] > 0.5 {
+	mostCrash, mostTerm := 1.15, 0.5
+	if testing.Short() { // make modules: with the race detector, beside other tests. make bench-handover measures it alone
+		mostCrash, mostTerm = 1.5, 2
+	}
+	if crash[0] > mostCrash || term[0] > mostTerm {
 		t.Errorf("the next command ran %.2f validities after kill -9, and %.2f s after SIGTERM", crash[0], term[0])
 	}
 	// This finds a candidate that often waits for a second validity.

@@ -158,7 +158,7 @@ func TestOnlyLockElsewhere(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// A log that has lost its format.json is no such place.
-	fixture.Put(t, openStore(t, url), layout.ManifestPrefix+"1", []byte("{}"))
+	fixture.Put(t, openStore(t, url), layout.ManifestKey(1), []byte("{}"))
 	if r := run(t, "", "status", url); r.status != 1 || !strings.Contains(r.err, "restore format.json") {
 		t.Errorf("%+v", r)
 	}

@@ -264,11 +264,7 @@ func TestGroupFailsNowAndThen(t *testing.T) {
 		h, end := ofMany(t, 40, st)
 		defer end()
 		time.Sleep(2 * time.Hour)
-		failures := 8
-		if testing.Short() { // make modules
-			failures = 3
-		}
-		for i := range failures {
+		for i := range 8 {
 			st.off.Store(false)
 			for state(h).Err == "" {
 				time.Sleep(time.Second)

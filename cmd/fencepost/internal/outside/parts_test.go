@@ -321,13 +321,13 @@ func TestRotOfAPart(t *testing.T) {
 	})
 }
 
-// logs makes targets that are logs with a leader.
+// logs makes targets that are logs with a leader. It is one log for all, since the heartbeats of many take long.
 func logs(t *testing.T, n int) []outside.Target {
 	t.Helper()
+	l := logtest.New(t, logtest.WithGrace(0), nil)
+	lead(t, l.Mem, "x").append(t, 2)
 	var all []outside.Target
 	for i := range n {
-		l := logtest.New(t, logtest.WithGrace(0), nil)
-		lead(t, l.Mem, "x").append(t, 2)
 		all = append(all, outside.Target{URL: fmt.Sprintf("mem://%d", i), Store: l.Mem})
 	}
 	return all
@@ -433,14 +433,10 @@ func (s stalled) Read([]byte) (int, error) {
 // TestGroupOfManyIsAway: also with many URLs, that a group's store stalls or hangs is told soon, and it is read again
 // soon.
 func TestGroupOfManyIsAway(t *testing.T) {
-	many := 100
-	if testing.Short() { // make modules
-		many = 30
-	}
 	for _, kind := range []string{"stalls", "hangs", "fails"} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				targets := logs(t, many-1)
+				targets := logs(t, 99)
 				mem := memstore.New(nil)
 				places["group"](t, mem)
 				ill, stalls := &sick{Store: mem, hang: kind == "hangs"}, &stalling{}

@@ -3,6 +3,7 @@ package survey_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
@@ -23,17 +24,22 @@ func TestLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	reads := map[string]bool{}
+	var mu sync.Mutex
 	f := faultstore.New(st, nil)
 	f.SetHook(func(op faultstore.Op) faultstore.Fault {
 		if op.Kind == faultstore.Get && strings.HasPrefix(op.Key, layout.DataPrefix) && l.Has(op.Key) {
+			mu.Lock()
 			reads[op.Key] = true
+			mu.Unlock()
 		}
 		return faultstore.Fault{}
 	})
 	o := &survey.Options{Last: &survey.Last{}}
 	look := func(what string, most int) {
 		t.Helper()
+		mu.Lock()
 		clear(reads)
+		mu.Unlock()
 		s, err := survey.Take(t.Context(), f, o)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -41,6 +47,8 @@ func TestLast(t *testing.T) {
 		if want := take(t, st); s.Tail != want.Tail || s.Offset != want.Offset || string(s.Cursor) != string(want.Cursor) {
 			t.Errorf("%s: %+v, not %+v", what, s, want)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if len(reads) > most {
 			t.Errorf("%s: %d objects were read: %v", what, len(reads), reads)
 		}
