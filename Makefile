@@ -22,11 +22,6 @@ NESTED  := $(filter-out .,$(MODULES))
 # each-module runs its second argument in every module of the first.
 each-module = @for m in $(1); do echo "-- $$m"; (cd $$m && $(2)) || { echo "failed in module $$m" >&2; exit 1; }; done
 
-# The SDKs of the other clouds take minutes to compile, and the race detector needs a build
-# of its own. So all targets build the modules with these SDKs for the race detector. client-go
-# takes as long, and bench needs it without. internal/release is a tool.
-raced = $$(case $$m in .|bench|kubelock|internal/release) ;; *) echo -race ;; esac)
-
 FUZZTIME ?= 20s
 # Builds a fuzzing binary with coverage. Without it the fuzzer varies only the corpus and seeds.
 FUZZFLAGS = -fuzz=.
@@ -45,22 +40,31 @@ test: ## the tests of every module that need no server
 # of the tree, which make house has, and in tests that count bytes, requests or allocations, or try one damage after
 # another: make test has them, and others have their concurrency.
 SERIAL := internal/assign internal/member
-COUNTS := TestHouse TestRot$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochsTakeTime TestWriteAmplification TestFoldsManyEdits \
-	TestRestMemory TestHooksDoNotAllocate TestUnpackedIsNotKept TestHostileFramesAllocateLittle TestOdds$$
+COUNTS := TestHouse TestRot$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochs TestWriteAmplification TestFoldsManyEdits \
+	TestRestMemory TestHooksDoNotAllocate TestUnpackedIsNotKept TestHostileFramesAllocateLittle TestOdds$$ TestCompactGroupIsBounded \
+	TestManifestsWithoutACompactor TestWhatGrows TestOpeningCosts TestExploreFinds TestMovedAtEvery TestSnapshotAtEveryRequest
+# golangci-lint has vet's checks.
+TEST := go test -vet=off -short -count=1 -timeout 20m
 .PHONY: race
-race: ## the root module's tests with the race detector; some try fewer cases than in make test
+race: ## the tests of the root module, and of parts of others, with the race detector; some try fewer cases than in make test
 	@! grep -nE '^\s*go |\.Go\(|Parallel\(' $(addsuffix /*.go,$(SERIAL))
-	go test -race -short -count=1 -skip '^($(subst $(eval ) ,|,$(strip $(COUNTS))))' $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(SERIAL)))$$')
+	$(TEST) -race -skip '^($(subst $(eval ) ,|,$(strip $(COUNTS))))' $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(SERIAL)))$$')
+	cd delta && $(TEST) -race -skip '^Test(Histories|RequestsOfAHold)$$' .
+	cd cmd/fencepost && $(TEST) -race -parallel 4 ./internal/...
 
+# On a bare machine most of CI's time goes into compiling, and the race detector needs a build of its own. So what
+# needs the SDKs of the other clouds, client-go, SQLite or a Kafka client is without it.
 .PHONY: modules modules-command modules-others
-modules: ## build and test every nested module, most with the race detector; some try fewer cases than in make test
+modules: ## the tests of every nested module, but those that make race has
 	@$(MAKE) -j2 --output-sync=target modules-command modules-others
 # The tests of the command often wait. Meanwhile the others run, with less priority.
-check-module = $(1) go build $(raced) -o /dev/null ./... && $(1) go test $(raced) -short -parallel 4 -timeout 20m -count=1 ./...
 modules-command:
-	$(call each-module,cmd/fencepost,$(call check-module,))
+	cd cmd/fencepost && $(TEST) -parallel 4 .
 modules-others:
-	$(call each-module,$(filter-out cmd/fencepost $(LATER),$(NESTED)),$(call check-module,nice -n 10))
+	$(call each-module,$(filter-out cmd/fencepost $(LATER),$(NESTED)),nice -n 10 $(TEST) -parallel 4 ./...)
+.PHONY: race-modules
+race-modules: ## every nested module with the race detector; some 20 minutes
+	$(call each-module,$(NESTED),$(TEST) -race -parallel 4 ./...)
 # In CI make integration runs all tests of these two.
 .PHONY: modules-ci
 modules-ci:
@@ -79,13 +83,13 @@ integration: ## tests with real servers, processes and a browser; installs what 
 integration-ci:
 	@$(MAKE) -j4 --output-sync=target background $(INTEGRATION)
 background:
-	@nice -n 19 $(MAKE) sim-ci $(SPEC) manifests units
+	@nice -n 19 $(MAKE) -j1 golangci vuln-ci fuzz-smoke mutants-ci sim-ci $(SPEC) manifests units
 
 # Several run at once, because they often wait for servers and for locks to lapse. Those that take
 # longest come first, and the browser is not beside chaos. RACE=-race adds the race detector to those of the root module. It doubles their time, and make race
 # has already tested the same packages with it.
 INTEGRATION := integration-rest see $(addprefix integration-,gcsstore azurestore chaos groups)
-INTEGRATE   := go test -tags integration -count=1 -timeout 40m
+INTEGRATE   := go test -vet=off -tags integration -count=1 -timeout 40m
 .PHONY: $(INTEGRATION)
 integration-chaos:
 	$(INTEGRATE) $(RACE) -run '^TestChaos$$' ./integration
@@ -94,7 +98,7 @@ integration-groups:
 integration-rest:
 	$(INTEGRATE) $(RACE) -skip '^TestChaos(Groups)?$$' ./integration/...
 integration-gcsstore integration-azurestore: integration-%:
-	cd store/$* && $(INTEGRATE) -race ./...
+	cd store/$* && $(INTEGRATE) ./...
 
 # The engines are Python packages at pinned versions. They are in an environment of their own,
 # whose name has the hash of the list. Arguments are in ENGINES_ARGS, such as -kill-time 10m -timeout 2h,
@@ -204,18 +208,12 @@ fmt: ## check gofmt; make fmt-fix repairs
 fmt-fix: ## gofmt everything
 	gofmt -w -s .
 
-# All tags that tests need, so that none of these tests stops compiling unseen.
-TAGS := integration,engines,kafka,clientgo,apiserver
-.PHONY: vet
-vet: ## go vet every module, with the tests that need servers and engines
-	$(call each-module,$(MODULES),go vet $(raced) -tags $(TAGS) ./...)
-
 .PHONY: golangci
-golangci: $(GOLANGCI) ## golangci-lint every module
-	$(call each-module,$(MODULES),GOFLAGS="$$(go env GOFLAGS) $(raced)" $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...)
+golangci: $(GOLANGCI) ## golangci-lint, with vet and staticcheck, every module
+	$(call each-module,$(MODULES),$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...)
 
 .PHONY: lint
-lint: fmt vet golangci ## all of the above
+lint: fmt golangci ## both
 
 # govulncheck takes its database from a flag only, not from a variable.
 .PHONY: vuln
@@ -326,7 +324,7 @@ fuzz-keep: ## copy the shortest entries that make fuzz has found to testdata/fuz
 
 .PHONY: fuzz-smoke
 fuzz-smoke: ## the same for one second each, with the binaries of plain tests; about 60 seconds
-	@$(MAKE) fuzz FUZZTIME=1s FUZZFLAGS='$$$$([ ! -e go.mod ] || echo -race)'
+	@$(MAKE) fuzz FUZZTIME=1s FUZZFLAGS=
 
 .PHONY: bench
 bench: ## compare with plain calls of the same stores and of the servers of make servers, about ten minutes; write bench/results
@@ -338,7 +336,7 @@ bench-check: ## the same, but write nothing; fail if a ratio is more than 10 % w
 
 .PHONY: bench-election
 bench-election: ## compare the election with client-go's, in virtual time; write bench/results/election.json
-	cd bench && go vet -tags clientgo ./election && go test -tags clientgo -count=1 -v -run '^TestElection$$' ./election -write
+	cd bench && go test -tags clientgo -count=1 -v -run '^TestElection$$' ./election -write
 
 .PHONY: bench-handover
 bench-handover: ## measure hand-overs between processes on versitygw, about twenty minutes; write bench/results/handover.md
@@ -382,12 +380,13 @@ tools:
 ci: ## everything that must pass before a change lands, except the first steps of .ci/run
 	@mkdir -p .cache; set -m; nice -n 19 $(MAKE) tools >.cache/tools.log 2>&1 & set +m; \
 		trap 'for p in $$(jobs -pr); do kill -- -$$p; done 2>/dev/null || true' EXIT; \
-		.ci/steps $(foreach t,fmt vet house race modules-ci tidy tools golangci vuln-ci fuzz-smoke mutants-ci engines integration-ci,"make $(t)")
+		.ci/steps $(foreach t,fmt house race modules-ci tidy tools engines integration-ci,"make $(t)")
 
 # Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
-# because the caller's value may not suit another module.
+# because the caller's value may not suit another module. Like .ci/run it leaves out what only debuggers read.
+TOOLFLAGS := -mod=mod -gcflags=all=-dwarf=false
 $(GOVULNCHECK):
-	GOFLAGS=-mod=mod GOWORK=off GOBIN=$(@D) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	GOFLAGS="$(TOOLFLAGS)" GOWORK=off GOBIN=$(@D) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
 
 $(GOLANGCI):
-	GOFLAGS=-mod=mod GOWORK=off GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	GOFLAGS="$(TOOLFLAGS)" GOWORK=off GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -76,7 +76,7 @@ func TestDocuments(t *testing.T) {
 			place := pages.Place{
 				Dir: t.TempDir(), Root: root,
 				Env: []string{
-					"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + home, "GOPATH=" + goEnv(t, "GOPATH"), "GOCACHE=" + goEnv(t, "GOCACHE"),
+					"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + home, "GOPATH=" + goEnv(t, "GOPATH"), "GOCACHE=" + goEnv(t, "GOCACHE"), "GOFLAGS=" + goEnv(t, "GOFLAGS"),
 					"AWS_ENDPOINT_URL=" + endpoint, "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b",
 				},
 				Replace: map[string]string{"http://127.0.0.1:9000": endpoint, "/path/to/the/clone": root},

@@ -149,15 +149,7 @@ func TestExecConsul2022(t *testing.T) {
 	t.Parallel()
 	log := fileURL(t)
 	self, _ := os.Executable()
-	j := &job{t: t, dir: t.TempDir(), validity: testValidity, err: &buffer{}, ended: make(chan error, 1)}
-	j.cmd = command(t, "exec", "--validity", testValidity.String(), log, "--", "sh", "-c", self+" worker deaf; true")
-	j.cmd.Env = append(j.cmd.Env, asWorker+"="+j.dir)
-	j.cmd.Stderr = j.err
-	if err := j.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(j.clean)
-	go func() { j.ended <- j.cmd.Wait() }()
+	j := startCommand(t, testValidity, log, "--", "sh", "-c", self+" worker deaf; true")
 	j.works(1)
 	j.stepDown()
 	j.dies()
@@ -416,9 +408,9 @@ func TestExecNotAProgram(t *testing.T) {
 func TestExecPoll(t *testing.T) {
 	t.Parallel()
 	log := fileURL(t)
-	a := startJob(t, log, calmValidity, "", "")
+	a := startJob(t, log, calmValidity, "-v", "") // a failed test shows the moments
 	a.works(1)
-	b := startJob(t, log, calmValidity, "--poll 100ms", "")
+	b := startJob(t, log, calmValidity, "-v --poll 100ms", "")
 	eventually(t, "b waits", func() bool { return strings.Contains(b.err.String(), "waiting for") })
 	eventually(t, "b's note", func() bool {
 		_, err := os.Stat(strings.TrimPrefix(log, "file://") + "/lock/candidate.json")

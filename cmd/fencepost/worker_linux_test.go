@@ -124,8 +124,10 @@ func traces(t testing.TB, dir string) (all []trace) {
 // job is a fencepost exec that runs workers.
 type job struct {
 	t        testing.TB
+	args     []string
 	cmd      *exec.Cmd
 	dir      string // where its workers write
+	again    int    // how often it was started again
 	validity time.Duration
 	ended    chan error
 	err      *buffer
@@ -138,17 +140,28 @@ func startJob(t testing.TB, url string, validity time.Duration, flags, how strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := slices.Concat([]string{"exec", "--validity", validity.String()}, strings.Fields(flags), []string{url, "--", self, "worker"}, strings.Fields(how))
-	j := &job{t: t, cmd: command(t, args...), dir: t.TempDir(), validity: validity, ended: make(chan error, 1), err: &buffer{}}
+	return startCommand(t, validity, slices.Concat(strings.Fields(flags), []string{url, "--", self, "worker"}, strings.Fields(how))...)
+}
+
+// startCommand starts fencepost exec with args, of which the command is a part.
+func startCommand(t testing.TB, validity time.Duration, args ...string) *job {
+	t.Helper()
+	j := &job{t: t, args: append([]string{"exec", "--validity", validity.String()}, args...), validity: validity, ended: make(chan error, 1), err: &buffer{}}
+	t.Cleanup(j.clean)
+	j.start()
+	return j
+}
+
+func (j *job) start() {
+	j.t.Helper()
+	j.cmd, j.dir = command(j.t, j.args...), j.t.TempDir()
 	j.cmd.Env = append(j.cmd.Env, asWorker+"="+j.dir)
 	j.cmd.Stderr = j.err
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := j.cmd.Start(); err != nil {
-		t.Fatal(err)
+		j.t.Fatal(err)
 	}
-	t.Cleanup(j.clean)
-	go func() { j.ended <- j.cmd.Wait() }()
-	return j
+	go func(c *exec.Cmd) { j.ended <- c.Wait() }(j.cmd)
 }
 
 // clean kills what a failed test has left. Each process is known by the job's directory in its
@@ -172,12 +185,23 @@ func (j *job) clean() {
 }
 
 // works waits until n workers write and know their deadline, and returns the process that
-// exec has started, and its watchdog.
+// exec has started, and its watchdog. A machine that stands still for the short lease of a test
+// ends exec before that. Then it is started again, up to five times.
 func (j *job) works(n int) (pid, watchdog int) {
 	j.t.Helper()
 	var all []trace
 	eventually(j.t, fmt.Sprintf("%d workers of %s; %s", n, j.dir, j.err), func() bool {
 		all = slices.DeleteFunc(traces(j.t, j.dir), func(tr trace) bool { return tr.kill == 0 })
+		select {
+		case err := <-j.ended:
+			if exit := (*exec.ExitError)(nil); j.again < 5 && len(all) < n && asExit(err, &exit) && exit.ExitCode() == exitLost {
+				j.again++
+				j.start()
+				return false
+			}
+			j.ended <- err
+		default:
+		}
 		return len(all) >= n
 	})
 	for _, tr := range all {

@@ -73,7 +73,7 @@ func TestInstall(t *testing.T) {
 			}
 		}
 	})
-	env := append(os.Environ(), "GOPROXY=file://"+proxy+",file://"+cache+"/cache/download", "GOSUMDB=off", "GOFLAGS=-modcacherw", "GOWORK=off",
+	env := append(os.Environ(), "GOPROXY=file://"+proxy+",file://"+cache+"/cache/download", "GOSUMDB=off", "GOFLAGS="+goEnv(t, "GOFLAGS")+" -modcacherw", "GOWORK=off",
 		"GOTOOLCHAIN=local", "GOBIN="+bin)
 	install := exec.CommandContext(t.Context(), "go", "install", root+"/cmd/fencepost@"+version)
 	install.Env, install.Dir = env, t.TempDir()
