@@ -54,7 +54,7 @@ func checkout(t *testing.T) string {
 }
 
 // TestInstall installs the command line by its version, from a proxy that is made of this
-// tree and from the module cache, without a network.
+// tree and from the module cache, without a network. First the cache gets what all modules need.
 func TestInstall(t *testing.T) {
 	tree, proxy, bin := checkout(t), filepath.Join(t.TempDir(), "proxy"), t.TempDir()
 	// No other run has this version in the module cache.
@@ -62,6 +62,13 @@ func TestInstall(t *testing.T) {
 	modules, err := prepare(tree, proxy, version)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, m := range modules {
+		fill := exec.CommandContext(t.Context(), "go", "list", "-deps", "./...")
+		fill.Dir = filepath.Join("..", "..", m.dir)
+		if out, err := fill.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", m.path(), err, out)
+		}
 	}
 	cache := goEnv(t, "GOMODCACHE")
 	t.Cleanup(func() {
