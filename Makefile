@@ -49,7 +49,7 @@ TEST := go test -vet=off -short -count=1 -timeout 20m
 race: ## the tests of the root module, and of parts of others, with the race detector; some try fewer cases than in make test
 	@! grep -nE '^\s*go |\.Go\(|Parallel\(' $(addsuffix /*.go,$(SERIAL))
 	$(TEST) -race -skip '^($(subst $(eval ) ,|,$(strip $(COUNTS))))' $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(SERIAL)))$$')
-	cd delta && $(TEST) -race -skip '^Test(Histories|RequestsOfAHold)$$' .
+	cd delta && $(TEST) -race -run '^Test(TenPublishers|ManySources|SecondStore|TwoSchemas|RunAndUnpublish|UnpublishWhile|OneBadSource|LogThatIsNotThereYet)' .
 	cd cmd/fencepost && $(TEST) -race -parallel 4 ./internal/...
 
 # On a bare machine most of CI's time goes into compiling, and the race detector needs a build of its own. So what
@@ -78,12 +78,12 @@ servers: ## install the servers of the integration tests
 integration: ## tests with real servers, processes and a browser; installs what is missing
 	@$(MAKE) -j3 --output-sync=target $(INTEGRATION)
 
-# In CI, what needs nothing but the processor runs meanwhile, with the least priority.
+# In CI, what needs nothing but the processor, and downloads, run meanwhile, with the least priority.
 .PHONY: integration-ci background
 integration-ci:
 	@$(MAKE) -j4 --output-sync=target background $(INTEGRATION)
 background:
-	@nice -n 19 $(MAKE) -j1 golangci vuln-ci fuzz-smoke mutants-ci sim-ci $(SPEC) manifests units
+	@nice -n 19 $(MAKE) -j1 tidy golangci vuln-ci fuzz-smoke mutants-ci sim-ci $(SPEC) manifests units
 
 # Several run at once, because they often wait for servers and for locks to lapse. Those that take
 # longest come first, and the browser is not beside chaos. RACE=-race adds the race detector to those of the root module. It doubles their time, and make race
@@ -380,7 +380,7 @@ tools:
 ci: ## everything that must pass before a change lands, except the first steps of .ci/run
 	@mkdir -p .cache; set -m; nice -n 19 $(MAKE) tools >.cache/tools.log 2>&1 & set +m; \
 		trap 'for p in $$(jobs -pr); do kill -- -$$p; done 2>/dev/null || true' EXIT; \
-		.ci/steps $(foreach t,fmt house race modules-ci tidy tools engines integration-ci,"make $(t)")
+		.ci/steps $(foreach t,fmt house race modules-ci tools engines integration-ci,"make $(t)")
 
 # Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
 # because the caller's value may not suit another module. Like .ci/run it leaves out what only debuggers read.

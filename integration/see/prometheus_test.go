@@ -26,14 +26,14 @@ const deploy = "../../deploy"
 // runbook.
 func TestAlerts(t *testing.T) {
 	dir := filepath.Join(deploy, "prometheus")
-	for _, args := range [][]string{{"check", "rules", "fencepost.rules.yml"}, {"test", "rules", "fencepost.rules.test.yml"}} {
+	for _, args := range [][]string{{"check", "rules", "fencepost.rules.yml"}, {"test", "rules", "fencepost.rules.test.yml", "fencepost.rules.days.test.yml"}} {
 		c := exec.CommandContext(t.Context(), "promtool", args...)
 		c.Dir = dir
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}
 	}
-	rules, tests := read(t, dir, "fencepost.rules.yml"), read(t, dir, "fencepost.rules.test.yml")
+	rules, tests := read(t, dir, "fencepost.rules.yml"), read(t, dir, "fencepost.rules.test.yml")+read(t, dir, "fencepost.rules.days.test.yml")
 	runbook, table := read(t, "../../docs/alerts.md"), read(t, "../../docs/metrics.md")
 	alerts := regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1)
 	if len(alerts) < 10 {
