@@ -83,7 +83,7 @@ integration: ## tests with real servers, processes and a browser; installs what 
 integration-ci:
 	@$(MAKE) -j4 --output-sync=target background $(INTEGRATION)
 background:
-	@nice -n 19 $(MAKE) -j1 tidy golangci vuln-ci fuzz-smoke mutants-ci sim-ci $(SPEC) manifests units
+	@nice -n 19 $(MAKE) -j2 --output-sync=target golangci tidy vuln-ci fuzz-smoke mutants-ci sim-ci $(SPEC) manifests units
 
 # Several run at once, because they often wait for servers and for locks to lapse. Those that take
 # longest come first, and the browser is not beside chaos. RACE=-race adds the race detector to those of the root module. It doubles their time, and make race
