@@ -37,8 +37,8 @@ test: ## the tests of every module that need no server
 	$(call each-module,$(MODULES),go test ./...)
 
 # Packages without a goroutine, in which there is nothing that the race detector could find. Nor is there in the rules
-# of the tree, which make house has, and in tests that count bytes, requests or allocations, or try one damage after
-# another: make test has them, and others have their concurrency.
+# of the tree, which make house has, in tests that count bytes, requests or allocations, or in those that try one damage or
+# one moment after another: make test has them, and others have their concurrency.
 SERIAL := internal/assign internal/member
 COUNTS := TestHouse TestRot$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochs TestWriteAmplification TestFoldsManyEdits \
 	TestRestMemory TestHooksDoNotAllocate TestUnpackedIsNotKept TestHostileFramesAllocateLittle TestOdds$$ TestCompactGroupIsBounded \
@@ -55,7 +55,7 @@ race: ## the tests of the root module, and of parts of others, with the race det
 # On a bare machine most of CI's time goes into compiling, and the race detector needs a build of its own. So what
 # needs the SDKs of the other clouds, client-go, SQLite or a Kafka client is without it.
 .PHONY: modules modules-command modules-others
-modules: ## the tests of every nested module, but those that make race has
+modules: ## the tests of every nested module, but those of cmd/fencepost/internal, which make race has
 	@$(MAKE) -j2 --output-sync=target modules-command modules-others
 # The tests of the command often wait. Meanwhile the others run, with less priority.
 modules-command:
@@ -63,7 +63,7 @@ modules-command:
 modules-others:
 	$(call each-module,$(filter-out cmd/fencepost $(LATER),$(NESTED)),nice -n 10 $(TEST) -parallel 4 ./...)
 .PHONY: race-modules
-race-modules: ## every nested module with the race detector; some 20 minutes
+race-modules: ## every nested module with the race detector
 	$(call each-module,$(NESTED),$(TEST) -race -parallel 4 ./...)
 # In CI make integration runs all tests of these two.
 .PHONY: modules-ci
@@ -78,7 +78,7 @@ servers: ## install the servers of the integration tests
 integration: ## tests with real servers, processes and a browser; installs what is missing
 	@$(MAKE) -j3 --output-sync=target $(INTEGRATION)
 
-# In CI, what needs nothing but the processor, and downloads, run meanwhile, with the least priority.
+# In CI, what needs only the processor or downloads runs meanwhile, with the least priority.
 .PHONY: integration-ci background
 integration-ci:
 	@$(MAKE) -j4 --output-sync=target background $(INTEGRATION)

@@ -194,8 +194,10 @@ func (j *job) works(n int) (pid, watchdog int) {
 		all = slices.DeleteFunc(traces(j.t, j.dir), func(tr trace) bool { return tr.kill == 0 })
 		select {
 		case err := <-j.ended:
-			if exit := (*exec.ExitError)(nil); j.again < 5 && len(all) < n && asExit(err, &exit) && exit.ExitCode() == exitLost {
+			if exit := (*exec.ExitError)(nil); j.validity < calmValidity && j.again < 5 && len(all) < n && asExit(err, &exit) && exit.ExitCode() == exitLost {
 				j.again++
+				j.t.Logf("exec has lost its lease before its workers began; starting it again: %s", j.err)
+				j.clean()
 				j.start()
 				return false
 			}
