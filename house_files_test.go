@@ -70,7 +70,7 @@ func checkNames(files []source) (faults []string) {
 
 func checkSizes(files []source) (faults []string) {
 	for _, f := range files {
-		if !f.test() && f.lines > maxLines {
+		if f.lines > maxLines {
 			faults = append(faults, fmt.Sprintf("%s has %d lines; past %d a file wants splitting", f.path, f.lines, maxLines))
 		}
 	}
@@ -270,6 +270,7 @@ func TestHouseFileRulesBite(t *testing.T) {
 		"a vague package":                   {checkNames, at("internal/util/a.go"), `"util"`},
 		"a vague folder":                    {checkNames, at("internal/common/thing/a.go"), `"common"`},
 		"a long file":                       {checkSizes, source{path: "writer/a.go", lines: maxLines + 1}, "splitting"},
+		"a long file of tests":              {checkSizes, source{path: "writer/a_test.go", lines: maxLines + 1}, "splitting"},
 		"a file of the greatest length":     {checkSizes, source{path: "writer/a.go", lines: maxLines}, ""},
 		"an assertion":                      {checkAsserts, asserts("compactor/a.go"), "use store.As"},
 		"an assertion of a driver":          {checkAsserts, asserts("store/s3store/a.go"), ""},

@@ -3,12 +3,10 @@ package leader_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -503,81 +501,6 @@ func TestStepDownSparesTheSuccessor(t *testing.T) {
 	}
 }
 
-// What Run returns.
-func TestRunVerdicts(t *testing.T) {
-	boom := errors.New("boom")
-	for _, c := range []struct {
-		name  string
-		work  func(context.Context, context.CancelFunc, *node, *leader.Term) error
-		wants []error
-	}{
-		{"done", func(context.Context, context.CancelFunc, *node, *leader.Term) error { return nil }, nil},
-		{"failed", func(context.Context, context.CancelFunc, *node, *leader.Term) error { return boom }, []error{boom}},
-		{"cancelled", func(ctx context.Context, cancel context.CancelFunc, _ *node, _ *leader.Term) error {
-			cancel()
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}, []error{context.Canceled}},
-		{"cancelled and content", func(ctx context.Context, cancel context.CancelFunc, _ *node, _ *leader.Term) error {
-			cancel()
-			<-ctx.Done()
-			return nil
-		}, nil},
-		{"resigned", func(ctx context.Context, _ context.CancelFunc, _ *node, t *leader.Term) error {
-			_ = t.Resign(ctx) // with the work's own context the work may call it
-			<-ctx.Done()
-			return ctx.Err()
-		}, nil},
-		{"lost", func(ctx context.Context, _ context.CancelFunc, n *node, _ *leader.Term) error {
-			n.st.Crash()
-			<-ctx.Done()
-			return nil
-		}, []error{leader.ErrExpired, leader.ErrLost}},
-		{"lost and failed", func(ctx context.Context, _ context.CancelFunc, n *node, _ *leader.Term) error {
-			n.st.Crash()
-			<-ctx.Done()
-			return boom
-		}, []error{leader.ErrExpired, boom}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				a := w.node("a")
-				ctx, cancel := context.WithCancel(w.Context())
-				err := a.Run(ctx, func(ctx context.Context, t *leader.Term) error { return c.work(ctx, cancel, a, t) })
-				if (err == nil) != (len(c.wants) == 0) {
-					w.Errorf("got %v", err)
-				}
-				for _, want := range c.wants {
-					if !errors.Is(err, want) {
-						w.Errorf("got %v, want %v", err, want)
-					}
-				}
-				if f := w.file(1); !a.st.Crashed() && f["state"] != "expired" {
-					w.Errorf("the lock was not released: %v", f)
-				}
-			})
-		})
-	}
-}
-
-// If work panics, the lock is released before the panic goes on.
-func TestRunReleasesOnPanic(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.node("a")
-		func() {
-			defer func() {
-				if r := recover(); r != "boom" {
-					w.Errorf("recovered %v", r)
-				}
-			}()
-			_ = a.Run(w.Context(), func(context.Context, *leader.Term) error { panic("boom") })
-		}()
-		if f := w.file(1); f["state"] != "expired" {
-			w.Errorf("lock %v", f)
-		}
-	})
-}
-
 // The caller's context ends during a takeover. The lock that was just created is
 // released, so that others need not wait for its validity.
 func TestCancelledCampaignFreesItsLock(t *testing.T) {
@@ -641,116 +564,6 @@ func TestLostTermIsReleasedAfterTheWork(t *testing.T) {
 		}
 		if f := w.file(1); f["state"] != "expired" || f["reason"] != "expired" {
 			w.Errorf("lock %v", f)
-		}
-	})
-}
-
-func TestHooks(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var beats []leader.Heartbeat
-		var ends []leader.End
-		var elections []leader.Election
-		a := w.node("a", func(o *leader.Options) {
-			o.Hooks = leader.Hooks{
-				Elected:   func(e leader.Election) { elections = append(elections, e) },
-				Ended:     func(e leader.End) { ends = append(ends, e) },
-				Heartbeat: func(h leader.Heartbeat) { beats = append(beats, h) },
-			}
-		})
-		term := w.campaign(a)
-		time.Sleep(time.Minute)
-		w.resign(term)
-		if len(elections) != 1 || elections[0].Epoch != 1 || elections[0].Took <= 0 {
-			w.Errorf("elections %+v", elections)
-		}
-		if len(ends) != 1 || !errors.Is(ends[0].Cause, leader.ErrResigned) || ends[0].Led < time.Minute {
-			w.Errorf("ends %+v", ends)
-		}
-		if len(beats) < 9 {
-			w.Fatalf("%d heartbeats", len(beats))
-		}
-		for _, h := range beats {
-			if h.Err != nil || h.Took <= 0 || h.Late < h.Took || h.Remaining < 13*time.Second {
-				w.Errorf("heartbeat %+v", h)
-			}
-		}
-	})
-}
-
-// A term ends while its beginning is still being told. Its end is told after that.
-func TestEndedAfterElected(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var told []string
-		var mu sync.Mutex
-		tell := func(what string) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, what)
-		}
-		a := w.node("a", func(o *leader.Options) {
-			o.Hooks = leader.Hooks{
-				Elected: func(leader.Election) {
-					w.faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Hang: true} })
-					time.Sleep(20 * time.Second)
-					tell("elected")
-				},
-				Ended: func(leader.End) { tell("ended") },
-			}
-		})
-		term := w.campaign(a)
-		synctest.Wait()
-		if err := term.Check(0); !errors.Is(err, leader.ErrExpired) || !slices.Equal(told, []string{"elected", "ended"}) {
-			w.Errorf("%v; told %v", err, told)
-		}
-		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-		defer cancel()
-		_ = term.Resign(ctx)
-	})
-}
-
-// Run returns only when the last hook has.
-func TestRunWaitsForItsHooks(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var told atomic.Bool
-		a := w.node("a", func(o *leader.Options) {
-			o.Hooks.Ended = func(leader.End) { time.Sleep(time.Minute); told.Store(true) } // longer than the release
-		})
-		ctx, cancel := context.WithCancel(w.Context())
-		_ = a.Run(ctx, func(ctx context.Context, t *leader.Term) error {
-			cancel()
-			<-ctx.Done()
-			return t.Check(0)
-		})
-		if !told.Load() {
-			w.Error("Run has returned, and Hooks.Ended is still running")
-		}
-	})
-}
-
-// Hooks run outside all locks: they may use the term.
-func TestHooksMayUseTheTerm(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var term atomic.Pointer[leader.Term]
-		var called atomic.Int32
-		use := func() {
-			if t := term.Load(); t != nil {
-				called.Add(1)
-				t.Progress()
-				_, _ = t.Remaining(), t.Check(0)
-			}
-		}
-		a := w.node("a", func(o *leader.Options) {
-			o.StallAfter = time.Minute
-			o.Hooks = leader.Hooks{
-				Elected: func(leader.Election) { use() }, Ended: func(leader.End) { use() },
-				Heartbeat: func(leader.Heartbeat) { use() }, Leader: func(leader.Record) { use() },
-			}
-		})
-		term.Store(w.campaign(a))
-		time.Sleep(20 * time.Second)
-		w.resign(term.Load())
-		if n := called.Load(); n != 4 {
-			w.Errorf("%d hooks were called in 20 s and at the end, want 3 heartbeats and the end", n)
 		}
 	})
 }
