@@ -94,10 +94,10 @@ func lock(path string) (*os.File, error) {
 }
 
 // goInstall builds a command from the Go module proxy. It sets GOFLAGS and GOWORK,
-// because the caller's values may not suit another module. Like .ci/run it leaves out what only debuggers read.
+// because the caller's values may not suit another module. Like .ci/run it leaves out what only debuggers read, and seldom collects garbage.
 func goInstall(pkg string) func(ctx context.Context, dir, version string) error {
 	return func(ctx context.Context, dir, version string) error {
-		return run(ctx, dir, []string{"GOBIN=" + dir, "GOFLAGS=-mod=mod -gcflags=all=-dwarf=false", "GOWORK=off"}, "go", "install", pkg+"@"+version)
+		return run(ctx, dir, []string{"GOBIN=" + dir, "GOFLAGS=-mod=mod -gcflags=all=-dwarf=false", "GOGC=800", "GOWORK=off"}, "go", "install", pkg+"@"+version)
 	}
 }
 
