@@ -38,11 +38,12 @@ test: ## the tests of every module that need no server
 
 # Packages without a goroutine, in which there is nothing that the race detector could find. Nor is there in the rules
 # of the tree, which make house has, in tests that count bytes, requests or allocations, or in those that try one damage or
-# one moment after another: make test has them, and others have their concurrency.
+# one moment after another, or a month in which one is away: make test has them, and others have their concurrency.
 SERIAL := internal/assign internal/member
 COUNTS := TestHouse TestRot$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochs TestWriteAmplification TestFoldsManyEdits \
 	TestRestMemory TestHooksDoNotAllocate TestUnpackedIsNotKept TestHostileFramesAllocateLittle TestOdds$$ TestCompactGroupIsBounded \
-	TestManifestsWithoutACompactor TestWhatGrows TestOpeningCosts TestExploreFinds TestMovedAtEvery TestSnapshotAtEveryRequest
+	TestManifestsWithoutACompactor TestWhatGrows TestOpeningCosts TestExploreFinds TestMovedAtEvery TestSnapshotAtEveryRequest \
+	TestAwayForAMonth TestRunGroupAwayForAMonth TestWhyItCannotWrite TestFaultAtEveryRequest TestCrashAtEveryRequest TestLevelsProperties
 # golangci-lint has vet's checks.
 TEST := go test -vet=off -short -count=1 -timeout 20m
 .PHONY: race
