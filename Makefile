@@ -38,29 +38,34 @@ test: ## the tests of every module that need no server
 
 # Packages without a goroutine, in which there is nothing that the race detector could find. Nor is there in the rules
 # of the tree, which make house has, in tests that count bytes, requests or allocations, or in those that try one damage or
-# one moment after another, or a month in which one is away: make test has them, and others have their concurrency.
+# one moment after another, or a month in which one is away: make test has them, and others have their concurrency. The tests of
+# the examples and of the tools run programs that are built without the detector.
 SERIAL := internal/assign internal/member
+APART  := examples/[^/]* internal/testkit/mutants internal/testkit/reference internal/testkit/pages
 COUNTS := TestHouse TestRot$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochs TestWriteAmplification TestFoldsManyEdits \
 	TestRestMemory TestHooksDoNotAllocate TestUnpackedIsNotKept TestHostileFramesAllocateLittle TestOdds$$ TestCompactGroupIsBounded \
 	TestManifestsWithoutACompactor TestWhatGrows TestOpeningCosts TestExploreFinds TestMovedAtEvery TestSnapshotAtEveryRequest \
-	TestAwayForAMonth TestRunGroupAwayForAMonth TestWhyItCannotWrite TestFaultAtEveryRequest TestCrashAtEveryRequest TestLevelsProperties
+	TestAwayForAMonth TestRunGroupAwayForAMonth TestWhyItCannotWrite TestFaultAtEveryRequest TestCrashAtEveryRequest TestLevelsProperties \
+	TestCrash$$ TestSlowLooks TestRebuild TestForget TestInOrderAtFullSpeed TestPausesWithoutOver TestInterleavedAtEveryRequest
+# Of the command, what watches and supervises.
+RACING := feed outside screen supervise
 # golangci-lint has vet's checks.
 TEST := go test -vet=off -short -count=1 -timeout 20m
 .PHONY: race
 race: ## the tests of the root module, and of parts of others, with the race detector; some try fewer cases than in make test
 	@! grep -nE '^\s*go |\.Go\(|Parallel\(' $(addsuffix /*.go,$(SERIAL))
-	$(TEST) -race -skip '^($(subst $(eval ) ,|,$(strip $(COUNTS))))' $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(SERIAL)))$$')
+	$(TEST) -race -skip '^($(subst $(eval ) ,|,$(strip $(COUNTS))))' $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(strip $(SERIAL) $(APART))))$$')
 	cd delta && $(TEST) -race -run '^Test(TenPublishers$$|ManySources|SecondStore|UnpublishWhile|OneBadSource|LogThatIsNotThereYet)' .
-	cd cmd/fencepost && $(TEST) -race -parallel 4 ./internal/...
+	cd cmd/fencepost && $(TEST) -race -parallel 4 $(addprefix ./internal/,$(RACING))
 
 # On a bare machine most of CI's time goes into compiling, and the race detector needs a build of its own. So what
 # needs the SDKs of the other clouds, client-go, SQLite or a Kafka client is without it.
 .PHONY: modules modules-command modules-others
-modules: ## the tests of every nested module, but those of cmd/fencepost/internal, which make race has
+modules: ## the tests of every nested module, but what make race has of cmd/fencepost
 	@$(MAKE) -j2 --output-sync=target modules-command modules-others
 # The tests of the command often wait. Meanwhile the others run, with less priority.
 modules-command:
-	cd cmd/fencepost && $(TEST) -parallel 4 .
+	cd cmd/fencepost && $(TEST) -parallel 4 $$(go list ./... | grep -vE '/internal/($(subst $(eval ) ,|,$(RACING)))$$')
 modules-others:
 	$(call each-module,$(filter-out cmd/fencepost $(LATER),$(NESTED)),nice -n 10 $(TEST) -parallel 4 ./...)
 .PHONY: race-modules

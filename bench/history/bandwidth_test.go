@@ -144,6 +144,9 @@ func TestBandwidth(t *testing.T) {
 			if codec == frame.Zstd {
 				each = 32
 			}
+			if !inFull() {
+				each /= 4
+			}
 			name := map[frame.Codec]string{frame.Plain: "plain", frame.Zstd: "compressed"}[codec]
 			log, _ := srv.folder(t)
 			prepare(t, log, codec, merge, each)
