@@ -295,7 +295,7 @@ sim-groups: ## make and check SEEDS (20000) new histories of groups; about 30 a 
 code-seed = sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs cat | sha256sum); echo $$((16\#$${sum:0:12}))
 .PHONY: sim-ci mutants-ci
 sim-ci:
-	@$(MAKE) sim SEEDS=8000 SEED=$$($(code-seed))
+	@$(MAKE) sim SEEDS=4000 SEED=$$($(code-seed))
 mutants-ci:
 	go run ./internal/testkit/mutants -budget 60s -order $$($(code-seed))
 
@@ -375,10 +375,10 @@ spec: ## check the formal models with Spin
 .PHONY: spec-full
 spec-full: ## the same, then the large configurations, one at a time
 	spec/run full
-# A third of the mutants, others after each change.
+# A sixth of the mutants, others after each change.
 .PHONY: spec-ci
 spec-ci:
-	SHARE=3 OFFSET=$$($(code-seed)) spec/run
+	SHARE=6 OFFSET=$$($(code-seed)) spec/run
 SPEC := spec-ci
 else
 ABSENT := spec|spec-full
