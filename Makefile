@@ -39,14 +39,16 @@ test: ## the tests of every module that need no server
 # Packages without a goroutine, in which there is nothing that the race detector could find. Nor is there in the rules
 # of the tree, which make house has, in tests that count bytes, requests or allocations, or in those that try one damage or
 # one moment after another, or a month in which one is away: make test has them, and others have their concurrency. The tests of
-# the examples and of the tools run programs that are built without the detector.
+# the examples and of the tools run programs that are built without the detector. With it the scheduler picks
+# goroutines at random, so TestRepeats may fail.
 SERIAL := internal/assign internal/member
 APART  := examples/[^/]* internal/testkit/mutants internal/testkit/reference internal/testkit/pages
 COUNTS := TestHouse TestRot$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochs TestWriteAmplification TestFoldsManyEdits \
 	TestRestMemory TestHooksDoNotAllocate TestUnpackedIsNotKept TestHostileFramesAllocateLittle TestOdds$$ TestCompactGroupIsBounded \
 	TestManifestsWithoutACompactor TestWhatGrows TestOpeningCosts TestExploreFinds TestMovedAtEvery TestSnapshotAtEveryRequest \
 	TestAwayForAMonth TestRunGroupAwayForAMonth TestWhyItCannotWrite TestFaultAtEveryRequest TestCrashAtEveryRequest TestLevelsProperties \
-	TestCrash$$ TestSlowLooks TestRebuild TestForget TestInOrderAtFullSpeed TestPausesWithoutOver TestInterleavedAtEveryRequest
+	TestCrash$$ TestSlowLooks TestRebuild TestForget TestInOrderAtFullSpeed TestPausesWithoutOver TestInterleavedAtEveryRequest \
+	TestRepeats
 # Of the command, what watches and supervises.
 RACING := feed outside screen supervise
 # golangci-lint has vet's checks.
