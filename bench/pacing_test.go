@@ -219,6 +219,7 @@ func TestPacing(t *testing.T) {
 // text stands before the table.
 const text = "In this model a PUT is applied at half of its time, and in the rows that say so at 95 % of it. Each byte takes as long as on a line of 90 MB/s, and objects in flight do not share a line. All records are the same, so nothing is compressed. Otherwise the options are the default ones.\n\n" +
 	"Clients that append again at once share one object. Where each request takes 28 ms, that halves their PUTs: a writer without this rule makes as many acknowledgements. Where each takes 2 ms, it makes 1.02 to 1.07 of the serial one's, for 1.34 to 1.39 times its PUTs. There the rule gets more acknowledgements for fewer PUTs, but a longer p99: without it, the p99 is 0.74 to 0.78 of the serial one's.\n\n" +
+	"How many objects a burst makes depends on the processors: on one that is slower, or busy, the writer takes the first records before the last ones have come. So `-check` does not compare the rows of bursts.\n\n" +
 	"With S3's tail, every eighth object for which all clients wait is sent twice at once. With one in five instead, the acknowledgements were 1.09 to 1.14 of the serial one's, and the PUTs 1.34 to 1.40 of its: more than the goal.\n\n" +
 	"Rows that begin with HTTP/1.1 or HTTP/2 have the S3 driver and the SDK's HTTP client over TLS, in virtual time too, before a server of net/http in memory. To open a connection takes 2 ms besides. All requests that arrive are counted, and paid. " +
 	"Where connections are broken off, the server closes that of every hundredth request, and over HTTP/2 all other requests on it fail too. Every other such request is applied before, and lacks its answer. " +
@@ -240,6 +241,7 @@ func (p *pacing) compare(a arena, l traffic, goals bool) {
 	plain, now := a.fenced(l, writer.Options{Hedge: -1}), a.fenced(l, writer.Options{})
 	name := fmt.Sprintf("%s, %s: ", a.spread.name, l)
 	note := func(unhedged float64) string { return "not hedged " + result.Number(unhedged) }
+	ratio := l.burst == 0 // the page says why
 	goal := func(v float64) float64 {
 		if goals {
 			return v
@@ -252,15 +254,15 @@ func (p *pacing) compare(a arena, l traffic, goals bool) {
 			puts = -1 // the page says why
 		}
 		p.add(
-			Row{Name: name + "acknowledgements a second, to the serial one's", Value: now.acks / base.acks, Goal: max(goal(1), 0), More: true, Ratio: true, Note: note(plain.acks/base.acks) + fmt.Sprintf("; %.0f to %.0f", now.acks, base.acks)},
-			Row{Name: name + "p99, to the serial one's", Value: now.p99 / base.p99, Goal: -1, Ratio: true, Note: note(plain.p99 / base.p99)},
-			Row{Name: name + "PUTs a second, to the serial one's", Value: now.puts / base.puts, Goal: puts, Ratio: true, Note: fmt.Sprintf("%.1f to %.1f, and %.1f GETs", now.puts, base.puts, now.gets)},
+			Row{Name: name + "acknowledgements a second, to the serial one's", Value: now.acks / base.acks, Goal: max(goal(1), 0), More: true, Ratio: ratio, Note: note(plain.acks/base.acks) + fmt.Sprintf("; %.0f to %.0f", now.acks, base.acks)},
+			Row{Name: name + "p99, to the serial one's", Value: now.p99 / base.p99, Goal: -1, Ratio: ratio, Note: note(plain.p99 / base.p99)},
+			Row{Name: name + "PUTs a second, to the serial one's", Value: now.puts / base.puts, Goal: puts, Ratio: ratio, Note: fmt.Sprintf("%.1f to %.1f, and %.1f GETs", now.puts, base.puts, now.gets)},
 		)
 	} else {
 		p.add(
-			Row{Name: name + "p50, to the serial one's", Value: now.p50 / base.p50, Goal: goal(0.85), Ratio: true, Note: note(plain.p50/base.p50) + fmt.Sprintf("; %.1f to %.1f ms", now.p50, base.p50)},
-			Row{Name: name + "p99, to the serial one's", Value: now.p99 / base.p99, Goal: goal(0.75), Ratio: true, Note: note(plain.p99/base.p99) + fmt.Sprintf("; %.1f to %.1f ms", now.p99, base.p99)},
-			Row{Name: name + "PUTs a second", Value: now.puts, Goal: goal(80), Ratio: true, Note: fmt.Sprintf("the serial one %.1f; and %.1f GETs", base.puts, now.gets)},
+			Row{Name: name + "p50, to the serial one's", Value: now.p50 / base.p50, Goal: goal(0.85), Ratio: ratio, Note: note(plain.p50/base.p50) + fmt.Sprintf("; %.1f to %.1f ms", now.p50, base.p50)},
+			Row{Name: name + "p99, to the serial one's", Value: now.p99 / base.p99, Goal: goal(0.75), Ratio: ratio, Note: note(plain.p99/base.p99) + fmt.Sprintf("; %.1f to %.1f ms", now.p99, base.p99)},
+			Row{Name: name + "PUTs a second", Value: now.puts, Goal: goal(80), Ratio: ratio, Note: fmt.Sprintf("the serial one %.1f; and %.1f GETs", base.puts, now.gets)},
 		)
 	}
 	if goals && l.clients > 0 && l.size == 100 {
