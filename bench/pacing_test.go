@@ -241,7 +241,6 @@ func (p *pacing) compare(a arena, l traffic, goals bool) {
 	plain, now := a.fenced(l, writer.Options{Hedge: -1}), a.fenced(l, writer.Options{})
 	name := fmt.Sprintf("%s, %s: ", a.spread.name, l)
 	note := func(unhedged float64) string { return "not hedged " + result.Number(unhedged) }
-	ratio := l.burst == 0 // the page says why
 	goal := func(v float64) float64 {
 		if goals {
 			return v
@@ -254,11 +253,12 @@ func (p *pacing) compare(a arena, l traffic, goals bool) {
 			puts = -1 // the page says why
 		}
 		p.add(
-			Row{Name: name + "acknowledgements a second, to the serial one's", Value: now.acks / base.acks, Goal: max(goal(1), 0), More: true, Ratio: ratio, Note: note(plain.acks/base.acks) + fmt.Sprintf("; %.0f to %.0f", now.acks, base.acks)},
-			Row{Name: name + "p99, to the serial one's", Value: now.p99 / base.p99, Goal: -1, Ratio: ratio, Note: note(plain.p99 / base.p99)},
-			Row{Name: name + "PUTs a second, to the serial one's", Value: now.puts / base.puts, Goal: puts, Ratio: ratio, Note: fmt.Sprintf("%.1f to %.1f, and %.1f GETs", now.puts, base.puts, now.gets)},
+			Row{Name: name + "acknowledgements a second, to the serial one's", Value: now.acks / base.acks, Goal: max(goal(1), 0), More: true, Ratio: true, Note: note(plain.acks/base.acks) + fmt.Sprintf("; %.0f to %.0f", now.acks, base.acks)},
+			Row{Name: name + "p99, to the serial one's", Value: now.p99 / base.p99, Goal: -1, Ratio: true, Note: note(plain.p99 / base.p99)},
+			Row{Name: name + "PUTs a second, to the serial one's", Value: now.puts / base.puts, Goal: puts, Ratio: true, Note: fmt.Sprintf("%.1f to %.1f, and %.1f GETs", now.puts, base.puts, now.gets)},
 		)
 	} else {
+		ratio := l.burst == 0 // the page says why
 		p.add(
 			Row{Name: name + "p50, to the serial one's", Value: now.p50 / base.p50, Goal: goal(0.85), Ratio: ratio, Note: note(plain.p50/base.p50) + fmt.Sprintf("; %.1f to %.1f ms", now.p50, base.p50)},
 			Row{Name: name + "p99, to the serial one's", Value: now.p99 / base.p99, Goal: goal(0.75), Ratio: ratio, Note: note(plain.p99/base.p99) + fmt.Sprintf("; %.1f to %.1f ms", now.p99, base.p99)},
