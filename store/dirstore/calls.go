@@ -5,7 +5,6 @@ package dirstore
 import (
 	"io/fs"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,21 +13,33 @@ import (
 // an error, a kill or a stop before one of them.
 type calls struct {
 	before func(call, path string) error
+	// walk leaves openat2 out, as on systems that do not have it.
+	walk bool
 }
 
+// do returns the error of f as one of the call and the path.
 func (c calls) do(call, path string, f func() error) error {
 	if c.before != nil {
 		if err := c.before(call, path); err != nil {
 			return &fs.PathError{Op: call, Path: path, Err: err}
 		}
 	}
-	return f()
+	return pathError(call, path, f())
 }
 
-// open does not follow a link at path itself, and does not block on a pipe.
-func (c calls) open(path string, flag int) (f *os.File, err error) {
+// again repeats a system call that a signal has interrupted.
+func again(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// openRoot opens the directory below which all others are opened.
+func (c calls) openRoot(path string) (f *os.File, err error) {
 	err = c.do("open", path, func() error {
-		f, err = os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o666)
+		f, err = os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		return err
 	})
 	return f, err
@@ -43,60 +54,63 @@ func (c calls) write(f *os.File, b []byte) error {
 
 func (c calls) sync(f *os.File) error { return c.do("sync", f.Name(), f.Sync) }
 
-func (c calls) chtimes(path string, t time.Time) error {
-	return c.do("chtimes", path, func() error { return os.Chtimes(path, t, t) })
+func (c calls) syncDir(d *dir) error {
+	return c.do("sync", d.path, func() error { return syncDir(d.fd) })
 }
 
 func (c calls) chmod(f *os.File, mode os.FileMode) error {
 	return c.do("chmod", f.Name(), func() error { return f.Chmod(mode) })
 }
 
-func (c calls) link(from, to string) error {
-	return c.do("link", to, func() error { return os.Link(from, to) })
+func (c calls) link(from *dir, old string, to *dir, name string) error {
+	return c.do("link", to.at(name), func() error {
+		return again(func() error { return unix.Linkat(from.fd, old, to.fd, name, 0) })
+	})
 }
 
-// rename is not os.Rename, which makes a system call more while the lock is held.
-func (c calls) rename(from, to string) error {
-	return c.do("rename", to, func() error { return pathError("rename", to, unix.Rename(from, to)) })
+func (c calls) rename(from *dir, old string, to *dir, name string) error {
+	return c.do("rename", to.at(name), func() error {
+		return again(func() error { return unix.Renameat(from.fd, old, to.fd, name) })
+	})
 }
 
-func (c calls) mkdir(path string) error {
-	return c.do("mkdir", path, func() error { return os.Mkdir(path, 0o777) })
+func (c calls) mkdir(d *dir, name string) error {
+	return c.do("mkdir", d.at(name), func() error {
+		return again(func() error { return unix.Mkdirat(d.fd, name, 0o777) })
+	})
 }
 
-// unlink and rmdir are not os.Remove, which does either. What was a directory a moment ago
-// may be an object now.
-func (c calls) unlink(path string) error {
-	return c.do("unlink", path, func() error { return pathError("unlink", path, unix.Unlink(path)) })
+// unlink and rmdir are two. What was a directory a moment ago may be an object now.
+func (c calls) unlink(d *dir, name string) error {
+	return c.do("unlink", d.at(name), func() error {
+		return again(func() error { return unix.Unlinkat(d.fd, name, 0) })
+	})
 }
 
-func (c calls) rmdir(path string) error {
-	return c.do("rmdir", path, func() error { return pathError("rmdir", path, unix.Rmdir(path)) })
+func (c calls) rmdir(d *dir, name string) error {
+	return c.do("rmdir", d.at(name), func() error {
+		return again(func() error { return unix.Unlinkat(d.fd, name, unix.AT_REMOVEDIR) })
+	})
 }
 
-func (c calls) readdir(f *os.File, n int) (entries []fs.DirEntry, err error) {
+// readdir returns names only: os.File would look up what they are by path.
+func (c calls) readdir(f *os.File, n int) (names []string, err error) {
 	err = c.do("readdir", f.Name(), func() error {
-		entries, err = f.ReadDir(n)
+		names, err = f.Readdirnames(n)
 		return err
 	})
-	return entries, err
+	return names, err
 }
 
 // tryLock reports false if another open file holds a lock that excludes how.
 func (c calls) tryLock(f *os.File, how int) (ok bool, err error) {
 	err = c.do("flock", f.Name(), func() error {
-		for {
-			switch err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err {
-			case nil:
-				ok = true
-				return nil
-			case unix.EINTR:
-			case unix.EWOULDBLOCK:
-				return nil
-			default:
-				return pathError("flock", f.Name(), err)
-			}
+		err := again(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
+		ok = err == nil
+		if err == unix.EWOULDBLOCK {
+			return nil
 		}
+		return err
 	})
 	return ok, err
 }
@@ -108,9 +122,10 @@ func (c calls) unlock(f *os.File) {
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 }
 
+// pathError says what call failed, on what path, unless err does.
 func pathError(call, path string, err error) error {
-	if err == nil {
-		return nil
+	if errno, ok := err.(unix.Errno); ok { //nolint:errorlint // not one that is wrapped already
+		return &fs.PathError{Op: call, Path: path, Err: errno}
 	}
-	return &fs.PathError{Op: call, Path: path, Err: err}
+	return err
 }

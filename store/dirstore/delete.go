@@ -7,27 +7,27 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 )
 
 // Delete implements [store.Store]. When it returns nil, the keys stay absent even if the
 // machine crashes.
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
-	paths := make([]string, len(keys))
+	rels := make([]string, len(keys))
 	for i, key := range keys {
-		path, err := s.path("delete", key)
+		rel, err := relPath("delete", key)
 		if err != nil {
 			return err
 		}
-		paths[i] = path
+		rels[i] = rel
 	}
 	if len(keys) == 0 {
 		return nil
 	}
-	if _, err := os.Stat(s.root); err != nil {
+	if err := s.prepare(); err != nil {
 		return s.failure("delete", keys[0], err)
 	}
-	list, err := s.openLock(s.listLock())
+	list, err := s.makeLock(listLock)
 	if err != nil {
 		return s.failure("delete", keys[0], err)
 	}
@@ -38,14 +38,14 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 		if ctx.Err() != nil {
 			return cancelled(ctx, "delete", key)
 		}
-		if err := s.deleteOne(ctx, list, key, paths[i]); err != nil {
+		if err := s.deleteOne(ctx, list, key, rels[i]); err != nil {
 			if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 				return cancelled(ctx, "delete", key)
 			}
 			return s.failure("delete", key, err)
 		}
 		// Even for a missing key: the process that deleted it may not have synced yet.
-		if dir := filepath.Dir(paths[i]); !seen[dir] {
+		if dir := path.Dir(rels[i]); !seen[dir] {
 			seen[dir] = true
 			dirs = append(dirs, dir)
 		}
@@ -62,11 +62,16 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 // deleteOne unlinks one object. It holds the key's lock, so that no swap of the key brings
 // it back, and the list lock, so that a listing sees what was created before the delete
 // (see [Store.List]).
-func (s *Store) deleteOne(ctx context.Context, list *os.File, key, path string) error {
-	if info, err := s.stat(path); err != nil || info == nil {
+func (s *Store) deleteOne(ctx context.Context, list *os.File, key, rel string) error {
+	p, err := s.place(rel)
+	if err != nil {
 		return err
 	}
-	lock, err := s.openLock(s.keyLock(key))
+	defer p.close()
+	if e, err := p.stat(); err != nil || e == nil {
+		return err
+	}
+	lock, err := s.makeLock(keyLock(key))
 	if err != nil {
 		return err
 	}
@@ -80,11 +85,11 @@ func (s *Store) deleteOne(ctx context.Context, list *os.File, key, path string) 
 	if err := s.announce(list); err != nil {
 		return err
 	}
-	info, err := s.stat(path)
-	if err != nil || info == nil {
+	e, err := p.stat()
+	if err != nil || e == nil {
 		return err
 	}
-	if err := s.calls.unlink(path); !errors.Is(err, fs.ErrNotExist) {
+	if err := s.calls.unlink(p.dir, p.base); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -93,8 +98,13 @@ func (s *Store) deleteOne(ctx context.Context, list *os.File, key, path string) 
 // prune removes empty directories, from dir upwards, but never the root. The kernel refuses
 // to remove one that is not empty. A create whose directory vanishes makes it again.
 func (s *Store) prune(dir string) {
-	for ; dir != s.root; dir = filepath.Dir(dir) {
-		if err := s.calls.rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		above, err := s.openDir(path.Dir(dir), searchOnly)
+		if err == nil {
+			err = s.calls.rmdir(above, path.Base(dir))
+			above.close()
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return
 		}
 		s.dirs.drop(dir)

@@ -11,7 +11,10 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
@@ -20,22 +23,28 @@ import (
 // Store keeps objects in a directory. It is safe for concurrent use. Any number of Stores,
 // in any number of processes, may work on one directory.
 type Store struct {
-	root  string
+	root  string   // for errors; see top
+	top   *os.File // the root
+	walks bool     // see Store.open
 	clock clock.Clock
 	calls calls
 	dirs  dirCache
 	// renameMoves: see renameMoves().
 	renameMoves bool
+
+	preparing sync.Mutex
+	prepared  atomic.Bool
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the store in dir. It creates the directory, unless Options.NoCreate is set,
-// and deletes unfinished files of dead processes. There is nothing to close.
+// Open opens the store in dir. It creates the directory, unless Options.NoCreate is set.
+// There is nothing to close. What is in the directory stays as it is until the first write
+// of this Store, which deletes unfinished files of dead processes.
 //
-// Errors: [store.ErrNoBucket] if NoCreate is set and dir is missing, or is empty and not
-// this user's to write; [store.ErrDenied],
-// [store.ErrInvalid] if dir is not a directory, [store.ErrUnsupported].
+// Errors: [store.ErrNoBucket] if NoCreate is set and dir is missing; [store.ErrDenied],
+// [store.ErrInvalid] if dir is not a directory, or if what should be the store's own folder
+// is a symbolic link or a file; [store.ErrUnsupported].
 func Open(dir string, opts *Options) (*Store, error) { return open(dir, opts, calls{}) }
 
 func open(dir string, opts *Options, calls calls) (*Store, error) {
@@ -47,7 +56,7 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 	if err != nil {
 		return nil, &store.Error{Op: "open", Key: dir, Err: err}
 	}
-	s := &Store{root: root, clock: o.Clock, calls: calls}
+	s := &Store{root: root, walks: calls.walk || !canOpenBeneath(), clock: o.Clock, calls: calls}
 	info, err := os.Stat(root)
 	switch {
 	case err == nil && !info.IsDir(), isNotDir(err):
@@ -63,14 +72,13 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 	}
 	if err == nil { // else errors name the one that was asked for
 		s.root = root
-		s.renameMoves, err = renameMoves(s.root)
+		s.top, err = s.calls.openRoot(root)
 	}
 	if err == nil {
-		err = s.prepare()
+		s.renameMoves, err = renameMoves(s.top)
 	}
-	if _, none := os.Lstat(filepath.Join(s.root, reserved)); o.NoCreate && errors.Is(err, fs.ErrPermission) && errors.Is(none, fs.ErrNotExist) {
-		return nil, &store.Error{Op: "open", Key: dir, Kind: store.ErrNoBucket, Err: err,
-			Hint: "there is no log here: nobody has written to this directory, and this process may not"}
+	if err == nil {
+		err = s.checkReserved()
 	}
 	if err != nil {
 		return nil, s.failure("open", dir, err)
@@ -79,40 +87,17 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 }
 
 // notDir says which part of path is a file.
-func notDir(path string) string {
+func notDir(file string) string {
 	for {
-		info, err := os.Stat(path)
+		info, err := os.Stat(file)
 		if err == nil && !info.IsDir() {
-			return path + " is a file; name a directory"
+			return file + " is a file; name a directory"
 		}
-		if err == nil || path == filepath.Dir(path) {
+		if err == nil || file == filepath.Dir(file) {
 			return "it is not a directory"
 		}
-		path = filepath.Dir(path)
+		file = filepath.Dir(file)
 	}
-}
-
-// path maps a key to its path. A symbolic link among its directories is an error: the link
-// may lead to another file system, and what is above its target may not be durable.
-func (s *Store) path(op, key string) (string, error) {
-	rel, err := relPath(op, key)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(s.root, rel)
-	return path, s.noLinks(op, key, filepath.Dir(path))
-}
-
-func (s *Store) noLinks(op, key, dir string) error {
-	if s.dirs.get(dir) != nil {
-		return nil // it was checked when it was remembered
-	}
-	for ; len(dir) > len(s.root); dir = filepath.Dir(dir) {
-		if info, err := os.Lstat(dir); err == nil && info.Mode().Type() == fs.ModeSymlink {
-			return &store.Error{Op: op, Key: key, Kind: store.ErrInvalid, Hint: dir + " is a symbolic link; directories of a store must not be"}
-		}
-	}
-	return nil
 }
 
 // makeRoot creates the root and the directories above it, durably.
@@ -139,29 +124,55 @@ func (s *Store) makeRoot() error {
 	}
 }
 
-// prepare makes the reserved folder and cleans up. A process that may only read can use
-// what a writer has made.
-func (s *Store) prepare() error {
-	for _, dir := range []string{filepath.Join(s.root, reserved), s.tempDir(), filepath.Dir(s.listLock())} {
-		if err := s.calls.mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+// checkReserved looks at the reserved folder, if there is one.
+func (s *Store) checkReserved() error {
+	for _, rel := range reservedDirs {
+		d, err := s.openDir(rel, searchOnly)
+		if err == nil {
+			d.close()
+		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
 	}
-	lock, err := s.openLock(s.listLock())
+	return nil
+}
+
+// prepare makes the reserved folder and cleans up, before the first write. A Store that
+// only reads changes nothing.
+func (s *Store) prepare() error {
+	if s.prepared.Load() {
+		return nil
+	}
+	s.preparing.Lock()
+	defer s.preparing.Unlock()
+	if s.prepared.Load() {
+		return nil
+	}
+	for _, rel := range reservedDirs {
+		d, err := s.openDir(path.Dir(rel), searchOnly)
+		if err != nil {
+			return err
+		}
+		err = s.calls.mkdir(d, path.Base(rel))
+		d.close()
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	lock, err := s.makeLock(listLock)
 	if err != nil {
 		return err
 	}
 	_ = lock.Close()
-	if err := s.clean(); err != nil && !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
+	s.clean()
+	s.prepared.Store(true)
 	return nil
 }
 
 // Get implements [store.Store]. The body is that of the returned version, whatever happens
 // to the key while it is read.
 func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
-	path, err := s.path("get", key)
+	rel, err := relPath("get", key)
 	if err != nil {
 		return nil, err
 	}
@@ -172,14 +183,14 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	if ctx.Err() != nil {
 		return nil, cancelled(ctx, "get", key)
 	}
-	f, err := s.calls.open(path, os.O_RDONLY)
+	f, err := s.openFile(rel, os.O_RDONLY)
 	if err != nil {
-		if info, e := os.Lstat(path); e == nil && !info.Mode().IsRegular() || isNotDir(err) {
+		if isNotDir(err) || !errors.Is(err, fs.ErrNotExist) && s.isOther(rel, err) {
 			err = fs.ErrNotExist // a link, a socket, or below an object
 		}
 		return nil, s.failure("get", key, err)
 	}
-	obj, err := s.object(f, path, key, o)
+	obj, err := s.object(f, rel, key, o)
 	if err != nil {
 		_ = f.Close()
 		return nil, s.failure("get", key, err)
@@ -187,23 +198,37 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	return obj, nil
 }
 
-// object describes the open file, not the name, which may belong to another object by now.
-func (s *Store) object(f *os.File, path, key string, o store.GetOptions) (*store.Object, error) {
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
+// isOther reports whether there is something at rel, which cannot be opened, that is no file.
+func (s *Store) isOther(rel string, err error) bool {
+	if link := (*linkError)(nil); errors.As(err, &link) {
+		return link.path == s.at(rel)
 	}
-	if !fi.Mode().IsRegular() {
+	p, err := s.place(rel)
+	if err != nil {
+		return false
+	}
+	defer p.close()
+	e, err := p.entry()
+	return err == nil && !e.mode.IsRegular()
+}
+
+// object describes the open file, not the name, which may belong to another object by now.
+func (s *Store) object(f *os.File, rel, key string, o store.GetOptions) (*store.Object, error) {
+	e, err := statOf(int(f.Fd()))
+	if err != nil {
+		return nil, pathError("stat", f.Name(), err)
+	}
+	if !e.mode.IsRegular() {
 		return nil, fs.ErrNotExist
 	}
-	info := s.info(key, fi)
+	info := s.info(key, e)
 	if o.IfNoneMatch != "" && o.IfNoneMatch == info.Version {
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
 	}
 	if o.Offset >= info.Size && (o.Offset > 0 || o.Length > 0) {
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrRange, Hint: fmt.Sprintf("the object has %d bytes", info.Size)}
 	}
-	if err := s.secure(path, f, fi); err != nil {
+	if err := s.secure(rel, f, e); err != nil {
 		return nil, err
 	}
 	n := info.Size - o.Offset
@@ -216,17 +241,16 @@ func (s *Store) object(f *os.File, path, key string, o store.GetOptions) (*store
 	}{io.NewSectionReader(f, o.Offset, n), f}}, nil
 }
 
-func (s *Store) info(key string, fi fs.FileInfo) store.Info {
-	return store.Info{Key: key, Version: version(fi), Size: fi.Size(), LastModified: fi.ModTime(), Date: s.clock.Wall()}
+func (s *Store) info(key string, e *entry) store.Info {
+	return store.Info{Key: key, Version: version(e), Size: e.size, LastModified: e.time, Date: s.clock.Wall()}
 }
 
 // version names one state of a key by its time in nanoseconds, its inode and its size. No
 // two states of a key have the same version. Along the swaps of a key the time rises (see
 // [Store.finish]). A key that is deleted and created again would need the same inode in
 // the same nanosecond.
-func version(fi fs.FileInfo) store.Version {
-	t := fi.ModTime()
-	return store.Version(fmt.Sprintf("%x.%09d-%x-%x", t.Unix(), t.Nanosecond(), inode(fi), fi.Size()))
+func version(e *entry) store.Version {
+	return store.Version(fmt.Sprintf("%x.%09d-%x-%x", e.time.Unix(), e.time.Nanosecond(), e.ino, e.size))
 }
 
 // Traits implements [store.Store].

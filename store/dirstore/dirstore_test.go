@@ -23,9 +23,13 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
+// openTest opens a store as a writer does that is at its first write.
 func openTest(t testing.TB, dir string, calls calls) *Store {
 	t.Helper()
 	s, err := open(dir, nil, calls)
+	if err == nil {
+		err = s.prepare()
+	}
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
@@ -73,7 +77,7 @@ func keys(t testing.TB, s *Store, prefix string) []string {
 
 func temps(t testing.TB, s *Store) []string {
 	t.Helper()
-	entries, err := os.ReadDir(s.tempDir())
+	entries, err := os.ReadDir(s.at(tempDir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +99,7 @@ func TestPlainFiles(t *testing.T) {
 		if err != nil || string(got) != want {
 			t.Errorf("%s holds %q, %v; want %q", rel, got, err, want)
 		}
-		if info, err := os.Stat(path); err != nil || pending(info) {
+		if info, err := os.Stat(path); err != nil || pending(info.Mode()) {
 			t.Errorf("%s is not read-only when it is durable: %v, %v", rel, info.Mode(), err)
 		}
 	}
@@ -411,7 +415,7 @@ func TestCoarseTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.calls.before = func(call, path string) error {
-		if call == "sync" && strings.HasPrefix(path, s.tempDir()) {
+		if call == "sync" && strings.HasPrefix(path, s.at(tempDir)) {
 			return os.Chtimes(path, time.Time{}, time.Unix(1_700_000_000, 0))
 		}
 		return nil

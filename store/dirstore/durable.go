@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -31,49 +31,54 @@ import (
 // has the mark too, which costs one sync.
 const pendingMark os.FileMode = 0o200
 
-func pending(info fs.FileInfo) bool { return info.Mode()&pendingMark != 0 }
+func pending(mode os.FileMode) bool { return mode&pendingMark != 0 }
 
-// secure makes sure that the object at path, open as f, is there after a crash.
-func (s *Store) secure(path string, f *os.File, info fs.FileInfo) error {
-	if !pending(info) {
+// secure makes sure that the object at rel, open as f, is there after a crash.
+func (s *Store) secure(rel string, f *os.File, e *entry) error {
+	if !pending(e.mode) {
 		return nil
 	}
-	if err := s.persist(filepath.Dir(path)); err != nil {
+	if err := s.persist(path.Dir(rel)); err != nil {
 		return err
 	}
-	// Clear the mark of the open file, not of the file that is at path now: a swap may
+	// Clear the mark of the open file, not of the file that is at rel now: a swap may
 	// have put an object there after the sync. Another user's file keeps its mark.
-	_ = s.calls.chmod(f, info.Mode().Perm()&^0o222)
+	_ = s.calls.chmod(f, e.mode.Perm()&^0o222)
 	return nil
 }
 
-// persist makes the entries of dir durable, and dir itself with all directories above it.
-// If dir is gone, it makes that durable.
-func (s *Store) persist(dir string) error {
-	if f := s.dirs.get(dir); f != nil {
-		// This very directory is durable; sync its entries.
-		if err := s.calls.sync(f); !errors.Is(err, fs.ErrClosed) {
-			return err
-		}
-	}
-	f, err := s.calls.open(dir, os.O_RDONLY|unix.O_DIRECTORY)
-	if dir != s.root && errors.Is(err, fs.ErrNotExist) {
-		return s.persist(filepath.Dir(dir))
+// persist makes the entries of the directory at rel durable, and the directory itself with
+// all above it. If it is gone, persist makes that durable.
+func (s *Store) persist(rel string) error {
+	d, err := s.openDir(rel, unix.O_RDONLY)
+	if rel != "." && errors.Is(err, fs.ErrNotExist) {
+		return s.persist(path.Dir(rel))
 	}
 	if err != nil {
 		return err
 	}
-	err = s.calls.sync(f)
-	if err == nil && dir != s.root {
-		// The process that made dir may have been stopped before it synced the parent. Then
-		// what is written into dir would be lost with it.
-		err = s.persist(filepath.Dir(dir))
-	}
-	if err != nil {
-		_ = f.Close()
+	defer d.close()
+	return s.persistDir(rel, d)
+}
+
+// persistDir is persist for the directory that was opened at rel.
+func (s *Store) persistDir(rel string, d *dir) error {
+	if err := s.calls.syncDir(d); err != nil || rel == "." {
 		return err
 	}
-	s.dirs.put(dir, f)
+	e, err := statOf(d.fd)
+	if err != nil {
+		return pathError("stat", d.path, err)
+	}
+	if s.dirs.has(rel, e) {
+		return nil // this very directory is durable
+	}
+	// The process that made the directory may have been stopped before it synced the parent.
+	// Then what is written into it would be lost with it.
+	if err := s.persist(path.Dir(rel)); err != nil {
+		return err
+	}
+	s.dirs.put(rel, e, d)
 	return nil
 }
 
@@ -83,54 +88,53 @@ func (s *Store) persist(dir string) error {
 // while that exists.
 type dirCache struct {
 	mu   sync.Mutex
-	open map[string]*os.File
+	open map[string]durableDir
+}
+
+type durableDir struct {
+	*entry
+	f *os.File
 }
 
 const maxDirs = 64
 
-// get returns the open directory that is at path now, or nil. If another goroutine closes
-// it, its use is [fs.ErrClosed].
-func (c *dirCache) get(path string) *os.File {
-	c.mu.Lock()
-	f := c.open[path]
-	c.mu.Unlock()
-	if f == nil {
-		return nil
-	}
-	now, err := os.Lstat(path)
-	if err != nil {
-		return nil
-	}
-	then, err := f.Stat()
-	if err != nil || !os.SameFile(now, then) {
-		return nil
-	}
-	return f
-}
-
-func (c *dirCache) put(path string, f *os.File) {
+// has reports whether e, which is at rel, is known to be durable.
+func (c *dirCache) has(rel string, e *entry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open == nil {
-		c.open = map[string]*os.File{}
+	known, ok := c.open[rel]
+	return ok && known.same(e)
+}
+
+// put remembers d, with a descriptor of its own.
+func (c *dirCache) put(rel string, e *entry, d *dir) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return // it is synced again the next time
 	}
-	if old := c.open[path]; old != nil {
-		_ = old.Close()
+	if c.open == nil {
+		c.open = map[string]durableDir{}
+	}
+	if old, ok := c.open[rel]; ok {
+		_ = old.f.Close()
 	} else if len(c.open) >= maxDirs {
-		for other, f := range c.open { // any one
-			_ = f.Close()
+		for other, known := range c.open { // any one
+			_ = known.f.Close()
 			delete(c.open, other)
 			break
 		}
 	}
-	c.open[path] = f
+	// Closed also if the Store is forgotten.
+	c.open[rel] = durableDir{e, os.NewFile(uintptr(own), d.path)}
 }
 
-func (c *dirCache) drop(path string) {
+func (c *dirCache) drop(rel string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f := c.open[path]; f != nil {
-		_ = f.Close()
-		delete(c.open, path)
+	if known, ok := c.open[rel]; ok {
+		_ = known.f.Close()
+		delete(c.open, rel)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"path"
 	"path/filepath"
-	"syscall"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -24,10 +25,13 @@ func (s *Store) failure(op, key string, err error) error {
 		return err
 	}
 	e := &store.Error{Op: op, Key: key, Err: err}
+	link := (*linkError)(nil)
 	switch {
+	case errors.As(err, &link):
+		e.Kind, e.Hint = store.ErrInvalid, s.unlinked(link.path)
 	case errors.Is(err, fs.ErrNotExist):
-		if _, rootErr := os.Stat(s.root); errors.Is(rootErr, fs.ErrNotExist) {
-			e.Kind, e.Hint = store.ErrNoBucket, "the directory "+s.root+" is gone"
+		if s.top == nil || s.gone() {
+			e.Kind, e.Hint = store.ErrNoBucket, "the directory "+s.root+" is gone; if it was made again, open the store again"
 		} else if op == "get" {
 			e.Kind, e.Err = store.ErrNotFound, nil
 		} else {
@@ -37,6 +41,8 @@ func (s *Store) failure(op, key string, err error) error {
 		e.Kind, e.Hint = store.ErrDenied, s.denied(err)
 	case errors.Is(err, unix.EROFS):
 		e.Kind, e.Hint = store.ErrDenied, "the file system of "+s.root+" is mounted read-only"
+	case errors.Is(err, unix.ENOTDIR) && s.isReserved(pathOf(err)):
+		e.Kind, e.Hint = store.ErrInvalid, "the store needs the directory "+reserved+" in "+s.root+" for itself, with directories tmp and lock: remove what is there instead"
 	case errors.Is(err, unix.ENOTDIR):
 		e.Kind, e.Hint = store.ErrInvalid, "a leading part of this key is an object itself; no key may be another's directory"
 	case errors.Is(err, unix.EISDIR):
@@ -55,28 +61,61 @@ func (s *Store) failure(op, key string, err error) error {
 
 // denied says to whom the path of a refused system call belongs, and what to do.
 func (s *Store) denied(err error) string {
-	path := s.root
-	if e := (*fs.PathError)(nil); errors.As(err, &e) {
-		path = e.Path
-	}
-	fi, err := os.Lstat(path)
-	for err != nil && path != filepath.Dir(path) {
-		path = filepath.Dir(path)
-		fi, err = os.Lstat(path)
-	}
+	path, e := s.nearest(pathOf(err))
 	who := "another user"
-	if err == nil {
-		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-			if int(st.Uid) == os.Geteuid() {
-				return "the mode of " + path + " does not allow it: chmod it"
-			}
-			who = fmt.Sprintf("user %d", st.Uid)
-			if u, err := user.LookupId(fmt.Sprint(st.Uid)); err == nil {
-				who = u.Username
-			}
+	if e != nil {
+		if int(e.owner) == os.Geteuid() {
+			return "the mode of " + path + " does not allow it: chmod it"
+		}
+		who = fmt.Sprintf("user %d", e.owner)
+		if u, err := user.LookupId(fmt.Sprint(e.owner)); err == nil {
+			who = u.Username
 		}
 	}
 	return path + " belongs to " + who + ": run as that user, or give this one rights there; all processes that write a log run as one user"
+}
+
+// nearest is what is at file, or the next directory above that can be seen.
+func (s *Store) nearest(file string) (string, *entry) {
+	rel, below := strings.CutPrefix(file, s.root+"/")
+	for ; below && s.top != nil && rel != "."; rel = path.Dir(rel) {
+		d, err := s.openDir(path.Dir(rel), searchOnly)
+		if err != nil {
+			continue
+		}
+		e, err := statAt(d.fd, path.Base(rel))
+		d.close()
+		if err == nil {
+			return s.at(rel), e
+		}
+	}
+	for file = s.root; ; file = filepath.Dir(file) { // the root, or above it
+		if e, err := statAt(unix.AT_FDCWD, file); err == nil {
+			return file, e
+		} else if file == filepath.Dir(file) {
+			return file, nil
+		}
+	}
+}
+
+func pathOf(err error) string {
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		return e.Path
+	}
+	return ""
+}
+
+func (s *Store) isReserved(file string) bool {
+	return file == s.at(reserved) || strings.HasPrefix(file, s.at(reserved)+"/")
+}
+
+// unlinked says what to do about a symbolic link.
+func (s *Store) unlinked(link string) string {
+	what := link + " is a symbolic link, and a store follows none: "
+	if s.isReserved(link) {
+		return what + "remove the link, and look who made it; the next write makes " + reserved + " anew"
+	}
+	return what + "put a directory there instead, and look who made the link"
 }
 
 // unsure is the error after a write may have taken effect: its outcome is unknown.

@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -58,9 +58,6 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 
 func (s *Store) list(ctx context.Context, prefix string, opts *store.ListOptions) ([]store.Info, error) {
 	rel, err := relDir("list", prefix)
-	if err == nil {
-		err = s.noLinks("list", prefix, filepath.Join(s.root, rel))
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +100,23 @@ const undisturbed = 4
 // deletes never do. Only a lister that is stopped in that scan blocks others. Every scan
 // in vain was a delete that went through, so listers cannot starve deletes either.
 func (s *Store) collect(ctx context.Context, sc *scan) error {
-	lock, err := s.openLock(s.listLock())
+	lock, err := s.openLock(listLock)
+	for range maxTries {
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		// Nothing was ever deleted: see below.
+		sc.reset()
+		if err := sc.run(ctx); err != nil {
+			return err
+		}
+		// guard:no-list-lock: a listing without the lock counts only if there is still none.
+		// Without this check: the listing reads half of a directory. A process that writes for the first
+		// time makes the lock, creates 51 in that half, and deletes 50. The listing shows neither.
+		if lock, err = s.openLock(listLock); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -119,7 +132,7 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 			defer s.calls.unlock(lock)
 			return true, sc.run(ctx)
 		}
-		before, err := lock.Stat()
+		before, err := statOf(int(lock.Fd()))
 		scans := 2
 		if free {
 			s.calls.unlock(lock)
@@ -133,23 +146,23 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 		if err != nil {
 			return false, err
 		}
-		after, err := lock.Stat()
-		return err == nil && after.ModTime().Equal(before.ModTime()), err
+		after, err := statOf(int(lock.Fd()))
+		return err == nil && after.time.Equal(before.time), err
 	})
 }
 
 // announce raises the time of the list lock before an unlink: see collect. The caller holds
 // the lock exclusively.
 func (s *Store) announce(lock *os.File) error {
-	info, err := lock.Stat()
+	e, err := statOf(int(lock.Fd()))
 	if err != nil {
-		return err
+		return pathError("stat", lock.Name(), err)
 	}
 	now := s.clock.Wall()
-	if !now.After(info.ModTime()) {
-		now = info.ModTime().Add(1)
+	if !now.After(e.time) {
+		now = e.time.Add(1)
 	}
-	return s.calls.chtimes(lock.Name(), now)
+	return s.chtimes(lock, listLock, now)
 }
 
 // scan is one listing.
@@ -165,34 +178,31 @@ type scan struct {
 func (sc *scan) reset() { sc.found, sc.pending = nil, nil }
 
 func (sc *scan) run(ctx context.Context) error {
-	err := sc.dir(ctx, sc.rel)
-	if errors.Is(err, fs.ErrNotExist) {
-		// No object has the prefix, unless the root itself is gone.
-		_, err = os.Stat(sc.s.root)
+	fd, err := sc.s.open(sc.rel, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err == nil {
+		err = sc.dir(ctx, sc.rel, fd)
+	}
+	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) {
+		err = nil // no object has the prefix
+	}
+	if err == nil && len(sc.found) == 0 && sc.s.gone() {
+		return fs.ErrNotExist
 	}
 	return err
 }
 
-// dir reads one directory and what is below it. If it is missing, or no directory, that is
-// fs.ErrNotExist.
-func (sc *scan) dir(ctx context.Context, rel string) error {
-	path := filepath.Join(sc.s.root, rel)
-	f, err := sc.s.calls.open(path, os.O_RDONLY|unix.O_DIRECTORY)
-	if isNotDir(err) || errors.Is(err, unix.ELOOP) {
-		return fs.ErrNotExist
-	}
-	if err != nil {
-		return err
-	}
+// dir reads one directory, which it closes, and what is below it.
+func (sc *scan) dir(ctx context.Context, rel string, fd int) error {
+	f := os.NewFile(uintptr(fd), sc.s.at(rel))
 	defer f.Close()
 	hasPending := false
 	for {
-		entries, err := sc.s.calls.readdir(f, 512)
-		for _, e := range entries {
+		names, err := sc.s.calls.readdir(f, 512)
+		for _, name := range names {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			p, err := sc.entry(ctx, filepath.Join(rel, e.Name()), e)
+			p, err := sc.entry(ctx, path.Join(rel, name), fd)
 			if err != nil {
 				return err
 			}
@@ -206,36 +216,52 @@ func (sc *scan) dir(ctx context.Context, rel string) error {
 		}
 	}
 	if hasPending {
-		sc.pending = append(sc.pending, path)
+		sc.pending = append(sc.pending, rel)
 	}
 	return nil
 }
 
-// entry records an object, or reads a directory. It reports whether the entry is an object
-// that may not be durable.
-func (sc *scan) entry(ctx context.Context, rel string, e fs.DirEntry) (pend bool, err error) {
+// entry records an object, or reads a directory; dir is the one that it is in. It reports
+// whether the entry is an object that may not be durable.
+func (sc *scan) entry(ctx context.Context, rel string, dir int) (pend bool, err error) {
 	key, ok := keyOf(rel)
+	if !ok { // also the reserved folder
+		return false, nil
+	}
+	below := key + "/"
+	passed := below < sc.startAfter && !strings.HasPrefix(sc.startAfter, below) // all that is below is not greater
+	if passed && key <= sc.startAfter {
+		return false, nil
+	}
+	e, err := statAt(dir, path.Base(rel))
 	switch {
-	case !ok: // also the reserved folder
+	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
-	case e.IsDir():
-		if below := key + "/"; below < sc.startAfter && !strings.HasPrefix(sc.startAfter, below) {
-			return false, nil // all that is below is not greater
-		}
-		if err := sc.dir(ctx, rel); !errors.Is(err, fs.ErrNotExist) {
-			return false, err
-		}
-		return false, nil
-	case !e.Type().IsRegular(), key <= sc.startAfter:
+	case err != nil:
+		return false, pathError("stat", sc.s.at(rel), err)
+	case e.mode.IsDir() && !passed:
+		return false, sc.below(ctx, rel, dir)
+	case !e.mode.IsRegular(), key <= sc.startAfter:
 		return false, nil
 	}
-	info, err := e.Info()
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	sc.found = append(sc.found, sc.s.info(key, e))
+	return pending(e.mode), nil
+}
+
+// below reads a directory in another one. What is no directory any more has nothing below it.
+func (sc *scan) below(ctx context.Context, rel string, dir int) error {
+	var fd int
+	err := sc.s.calls.do("open", sc.s.at(rel), func() error {
+		return again(func() (err error) {
+			fd, err = unix.Openat(dir, path.Base(rel), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			return err
+		})
+	})
+	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) {
+		return nil
 	}
-	if err != nil || !info.Mode().IsRegular() {
-		return false, err
+	if err != nil {
+		return err
 	}
-	sc.found = append(sc.found, sc.s.info(key, info))
-	return pending(info), nil
+	return sc.dir(ctx, rel, fd)
 }

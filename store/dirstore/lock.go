@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,20 +24,23 @@ import (
 // and never deleted: otherwise two processes could hold locks of one name on two files.
 const keyLocks = 256
 
-func (s *Store) keyLock(key string) string {
+func keyLock(key string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))
-	return filepath.Join(s.root, reserved, "lock", fmt.Sprintf("key-%02x", h.Sum32()%keyLocks))
+	return fmt.Sprintf("%s/key-%02x", lockDir, h.Sum32()%keyLocks)
 }
 
 // listLock orders listings and deletes: see [Store.List]. Its modification time rises with
-// every delete.
-func (s *Store) listLock() string { return filepath.Join(s.root, reserved, "lock", "list") }
+// every delete. Its file is made before the first.
+const listLock = lockDir + "/list"
+
+// makeLock opens a lock file, and makes it if it is missing.
+func (s *Store) makeLock(rel string) (*os.File, error) {
+	return s.openFile(rel, os.O_RDONLY|os.O_CREATE)
+}
 
 // openLock needs no right to write, so that processes which only read may list.
-func (s *Store) openLock(path string) (*os.File, error) {
-	return s.calls.open(path, os.O_RDONLY|os.O_CREATE)
-}
+func (s *Store) openLock(rel string) (*os.File, error) { return s.openFile(rel, os.O_RDONLY) }
 
 // lockAll takes exclusive locks on all files. While it waits it holds none.
 func (s *Store) lockAll(ctx context.Context, files ...*os.File) (unlock func(), err error) {

@@ -11,9 +11,13 @@ import (
 const (
 	// reserved is the top-level folder that belongs to this package.
 	reserved = ".fencepost"
+	tempDir  = reserved + "/tmp"
+	lockDir  = reserved + "/lock"
 	// maxName is the longest file name that every file system takes, in bytes.
 	maxName = 255
 )
+
+var reservedDirs = []string{reserved, tempDir, lockDir}
 
 // reservedLike reports whether a top-level part is the reserved name, with any number of
 // escapes after it. It ignores case, because the file system may.

@@ -40,6 +40,9 @@ func TestMain(m *testing.M) {
 func child(role, dir string, args []string) error {
 	ctx := context.Background()
 	s, err := Open(dir, nil)
+	if err == nil {
+		err = s.prepare()
+	}
 	if err != nil {
 		return err
 	}
@@ -365,13 +368,13 @@ func TestStoppedLister(t *testing.T) {
 	waiting := openTest(t, dir, calls{})
 	waiting.calls.before = func(call, path string) error {
 		switch {
-		case call == "flock" && path == s.listLock():
+		case call == "flock" && path == s.at(listLock):
 			if tries++; tries == 5 {
 				cancel()
 			}
 		case call == "flock" && tries == 3:
 			// Between two tries it holds no lock, or it would hold up swaps.
-			swapper, ctx := patient(t, dir, s.keyLock("n/3"))
+			swapper, ctx := patient(t, dir, s.at(keyLock("n/3")))
 			if _, err := swapper.Put(ctx, "n/3", []byte("swapped"), nil); err != nil {
 				t.Errorf("swap beside a delete that waits: %v", err)
 			}
@@ -393,7 +396,7 @@ func TestStoppedLister(t *testing.T) {
 
 func holdListLock(t *testing.T, s *Store, how int) *os.File {
 	t.Helper()
-	f, err := s.openLock(s.listLock())
+	f, err := s.makeLock(listLock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +440,7 @@ func TestStoppedSwapper(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, calls{})
 	other := "other"
-	for i := 0; s.keyLock(other) == s.keyLock("k"); i++ {
+	for i := 0; s.at(keyLock(other)) == s.at(keyLock("k")); i++ {
 		other = fmt.Sprintf("other%d", i)
 	}
 	info := mustPut(t, s, "k", "old", store.IfAbsent())
@@ -449,7 +452,7 @@ func TestStoppedSwapper(t *testing.T) {
 	if got := bodyOf(t, s, "k"); got != "old" {
 		t.Errorf("Get: %q", got)
 	}
-	waiting, ctx := patient(t, dir, s.keyLock("k"))
+	waiting, ctx := patient(t, dir, s.at(keyLock("k")))
 	_, err := waiting.Put(ctx, "k", []byte("mine"), &store.PutOptions{If: store.IfMatch(info.Version)})
 	if store.OutcomeOf(err) != store.Unknown || ctx.Err() == nil {
 		t.Errorf("swap while another is stopped in it: %v", err)

@@ -9,7 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,7 +55,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 }
 
 func (s *Store) write(ctx context.Context, op, key string, cond store.Condition, fill func(*temp) error) (store.Info, error) {
-	path, err := s.path(op, key)
+	rel, err := relPath(op, key)
 	if err != nil {
 		return store.Info{}, err
 	}
@@ -64,12 +64,20 @@ func (s *Store) write(ctx context.Context, op, key string, cond store.Condition,
 	}
 	// Everything slow comes before the decision, and without a lock. If the condition does
 	// not hold already, that is the answer.
-	old, err := s.stat(path)
+	p, err := s.place(rel)
+	if err != nil {
+		return store.Info{}, s.failure(op, key, err)
+	}
+	defer p.close()
+	old, err := p.stat()
 	if err != nil {
 		return store.Info{}, s.failure(op, key, err)
 	}
 	if !holds(cond, old) {
-		return store.Info{}, s.refuse(op, key, path)
+		return store.Info{}, s.refuse(op, key, p)
+	}
+	if err := s.prepare(); err != nil {
+		return store.Info{}, s.failure(op, key, err)
 	}
 	t, err := s.newTemp()
 	if err != nil {
@@ -81,44 +89,31 @@ func (s *Store) write(ctx context.Context, op, key string, cond store.Condition,
 	}
 	var after time.Time
 	if old != nil {
-		after = old.ModTime()
+		after = old.time
 	}
 	if err := s.finish(t, after); err != nil {
 		return store.Info{}, s.failure(op, key, err)
 	}
-	switch err := s.publish(ctx, t, key, path, cond); {
+	switch err := s.publish(ctx, t, key, p, cond); {
 	case errors.Is(err, errTaken):
-		return store.Info{}, s.refuse(op, key, path)
+		if err := p.open(); err != nil { // the directory may be another by now
+			return store.Info{}, s.failure(op, key, err)
+		}
+		return store.Info{}, s.refuse(op, key, p)
 	case err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return store.Info{}, cancelled(ctx, op, key)
 	case err != nil:
 		return store.Info{}, s.failure(op, key, err)
 	}
 	// The object is visible. An error from here on leaves the outcome unknown.
-	if err := s.persist(filepath.Dir(path)); err != nil {
+	if err := s.persistDir(path.Dir(rel), p.dir); err != nil {
 		return store.Info{}, unsure(op, key, err)
 	}
 	_ = s.calls.chmod(t.f, t.mode&^0o222) // durable: see pendingMark
 	return s.info(key, t.info), nil
 }
 
-// stat returns what is at path, nil if that is no object.
-func (s *Store) stat(path string) (fs.FileInfo, error) {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), isNotDir(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, nil
-	}
-	return info, nil
-}
-
-func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }
-
-func holds(cond store.Condition, old fs.FileInfo) bool {
+func holds(cond store.Condition, old *entry) bool {
 	if cond == store.IfAbsent() {
 		return old == nil
 	}
@@ -131,10 +126,10 @@ func holds(cond store.Condition, old fs.FileInfo) bool {
 // refuse returns the error of a condition that does not hold. Before that it makes the
 // object durable because of which the condition fails: a caller that yields to it must not
 // find it gone after a crash.
-func (s *Store) refuse(op, key, path string) error {
-	info, err := s.stat(path)
-	if err == nil && info != nil && pending(info) {
-		err = s.persist(filepath.Dir(path))
+func (s *Store) refuse(op, key string, p *place) error {
+	e, err := p.stat()
+	if err == nil && e != nil && pending(e.mode) {
+		err = s.persistDir(path.Dir(p.rel), p.dir)
 	}
 	if err != nil {
 		return s.failure(op, key, err)
@@ -142,20 +137,20 @@ func (s *Store) refuse(op, key, path string) error {
 	return refused(op, key)
 }
 
-// publish makes the finished file visible at path if cond holds; else it is errTaken. After
+// publish makes the finished file visible at p if cond holds; else it is errTaken. After
 // an error the file is not visible.
-func (s *Store) publish(ctx context.Context, t *temp, key, path string, cond store.Condition) error {
+func (s *Store) publish(ctx context.Context, t *temp, key string, p *place, cond store.Condition) error {
 	if cond == store.IfAbsent() {
-		return s.create(t, path)
+		return s.create(t, p)
 	}
 	for range maxTries {
-		replaced, err := s.replace(ctx, t, key, path, cond)
+		replaced, err := s.replace(ctx, t, key, p, cond)
 		if replaced || err != nil {
 			return err
 		}
 		// There is no object, and cond does not ask for one. Linking needs no lock, and
 		// cannot replace what a concurrent create puts there.
-		if err := s.create(t, path); !errors.Is(err, errTaken) {
+		if err := s.create(t, p); !errors.Is(err, errTaken) {
 			return err
 		}
 	}
@@ -163,32 +158,37 @@ func (s *Store) publish(ctx context.Context, t *temp, key, path string, cond sto
 }
 
 // create links the file to its name. Of several links to one name one succeeds.
-func (s *Store) create(t *temp, path string) error {
+func (s *Store) create(t *temp, p *place) error {
 	var err error
 	for range maxTries {
-		err = s.calls.link(t.path, path)
+		if err = p.missing; p.dir != nil {
+			err = s.calls.link(t.dir, t.name, p.dir, p.base)
+		}
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, fs.ErrNotExist):
 			// The directory is missing, or a delete has removed it, since it was empty. With
 			// the link in it no delete can.
-			if err := s.mkdirs(filepath.Dir(path)); err != nil {
+			if err := s.mkdirs(path.Dir(p.rel)); err != nil {
+				return err
+			}
+			if err := p.open(); err != nil {
 				return err
 			}
 		case errors.Is(err, fs.ErrExist):
-			info, statErr := os.Lstat(path)
+			e, statErr := p.entry()
 			switch {
 			case errors.Is(statErr, fs.ErrNotExist): // deleted just now
 			case statErr != nil:
 				return statErr
-			case info.Mode().IsRegular():
+			case e.mode.IsRegular():
 				return errTaken
-			case !info.IsDir():
-				return &store.Error{Op: "put", Key: path, Kind: store.ErrInvalid, Hint: "something is there that is neither an object nor a directory"}
+			case !e.mode.IsDir():
+				return &store.Error{Op: "put", Key: s.at(p.rel), Kind: store.ErrInvalid, Hint: "something is there that is neither an object nor a directory"}
 			default:
 				// There are objects below it, or a process died between mkdir and link.
-				if err := s.calls.rmdir(path); err != nil {
+				if err := s.calls.rmdir(p.dir, p.base); err != nil {
 					return unix.EISDIR
 				}
 			}
@@ -199,42 +199,48 @@ func (s *Store) create(t *temp, path string) error {
 	return err
 }
 
-// mkdirs creates dir and what is missing above it, but never the root.
-func (s *Store) mkdirs(dir string) error {
+// mkdirs creates the directory at rel and what is missing above it, but never the root.
+func (s *Store) mkdirs(rel string) error {
 	for range maxTries {
-		if dir == s.root {
-			_, err := os.Stat(dir)
-			return err
+		if s.gone() {
+			return fs.ErrNotExist
 		}
-		err := s.calls.mkdir(dir)
+		if rel == "." {
+			return nil
+		}
+		above, err := s.openDir(path.Dir(rel), searchOnly)
+		if err == nil {
+			err = s.calls.mkdir(above, path.Base(rel))
+			above.close()
+		}
 		switch {
 		case err == nil, errors.Is(err, fs.ErrExist):
-			return nil // a file there makes the link fail with ENOTDIR
+			return nil // what is there may be no directory: the next open finds out
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
-		if err := s.mkdirs(filepath.Dir(dir)); err != nil {
+		if err := s.mkdirs(path.Dir(rel)); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("dirstore: %s is deleted as fast as it is made", dir)
+	return fmt.Errorf("dirstore: %s is deleted as fast as it is made", s.at(rel))
 }
 
-// replace renames the file over the object at path under the key's lock. It reports false
+// replace renames the file over the object at p under the key's lock. It reports false
 // if there is no object and cond does not ask for one.
 //
 // It needs the lock because rename takes no condition. Under the lock it makes a stat, a
 // comparison and the rename, which takes microseconds: a process that is stopped here
 // blocks every other swap of the key until it continues or dies.
-func (s *Store) replace(ctx context.Context, t *temp, key, path string, cond store.Condition) (bool, error) {
-	lock, err := s.openLock(s.keyLock(key))
+func (s *Store) replace(ctx context.Context, t *temp, key string, p *place, cond store.Condition) (bool, error) {
+	lock, err := s.makeLock(keyLock(key))
 	if err != nil {
 		return false, err
 	}
 	defer lock.Close()
 	locks := []*os.File{lock}
 	if s.renameMoves {
-		list, err := s.openLock(s.listLock())
+		list, err := s.makeLock(listLock)
 		if err != nil {
 			return false, err
 		}
@@ -251,7 +257,7 @@ func (s *Store) replace(ctx context.Context, t *temp, key, path string, cond sto
 			return false, err
 		}
 	}
-	old, err := s.stat(path)
+	old, err := p.stat()
 	switch {
 	case err != nil:
 		return false, err
@@ -259,12 +265,12 @@ func (s *Store) replace(ctx context.Context, t *temp, key, path string, cond sto
 		return false, errTaken
 	case old == nil:
 		return false, nil
-	case !t.info.ModTime().After(old.ModTime()):
+	case !t.info.time.After(old.time):
 		// An unconditional Put was overtaken; a swap has a later time, since it knows what it
 		// replaces. The time of a key must rise, and must be durable like the content.
-		if err := s.finish(t, old.ModTime()); err != nil {
+		if err := s.finish(t, old.time); err != nil {
 			return false, err
 		}
 	}
-	return true, s.calls.rename(t.path, path)
+	return true, s.calls.rename(t.dir, t.name, p.dir, p.base)
 }

@@ -1,0 +1,73 @@
+package dirstore
+
+import (
+	"os"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// searchOnly opens a directory only to name what is in it. That needs no right to read it.
+const searchOnly = unix.O_PATH | unix.O_DIRECTORY
+
+// noLinks: no link is followed, and nothing outside of the directory is reached.
+const noLinks = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
+
+// openBeneath opens rel below a directory in one call. It fails with ELOOP at any link.
+func openBeneath(dir int, rel string, flag int, mode uint32) (int, error) {
+	// guard:beneath: a path is resolved below the root's descriptor, and no link is followed.
+	// Without this check: the store finds the directory a. Somebody puts a link to another
+	// directory there. The store writes a/k, outside of its root.
+	//mutant:replace Resolve: noLinks => Resolve: 0
+	how := unix.OpenHow{Flags: uint64(flag | unix.O_CLOEXEC), Resolve: noLinks}
+	if flag&unix.O_PATH == 0 {
+		how.Flags |= unix.O_LARGEFILE
+	}
+	if flag&unix.O_CREAT != 0 {
+		how.Mode = uint64(mode)
+	}
+	return unix.Openat2(dir, rel, &how)
+}
+
+// canOpenBeneath is false before Linux 5.6, and where a filter of system calls forbids
+// openat2, as older versions of container runtimes do.
+var canOpenBeneath = sync.OnceValue(func() bool {
+	fd, err := openBeneath(unix.AT_FDCWD, ".", searchOnly, 0)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err != unix.ENOSYS && err != unix.EPERM && err != unix.EINVAL && err != unix.E2BIG
+})
+
+// setTime sets the modification time of an open file, whatever its name is by now.
+func (s *Store) setTime(f *os.File, _ string, t time.Time) error {
+	ts, err := unix.TimeToTimespec(t)
+	if err != nil {
+		return err
+	}
+	times := [2]unix.Timespec{ts, ts}
+	// This is futimens, which golang.org/x/sys/unix does not have.
+	if _, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, f.Fd(), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// syncDir is fsync.
+func syncDir(fd int) error { return again(func() error { return unix.Fsync(fd) }) }
+
+// renameMoves tells whether renaming a file over another may move the
+// directory entry to where a reader of the directory does not come any more, so
+// that a listing misses an object that was there all the time. btrfs gives the
+// entry a new number at the end, and stops reading at what was the end when the
+// directory was opened. There a swap is announced to listings as a delete is, at
+// a price: what holds up deletes holds up swaps, too.
+func renameMoves(root *os.File) (bool, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {
+		return false, pathError("statfs", root.Name(), err)
+	}
+	return uint32(st.Type) == unix.BTRFS_SUPER_MAGIC, nil // the type of Type differs
+}
