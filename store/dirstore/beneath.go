@@ -124,20 +124,14 @@ func walk(root int, rel string, flag int) (int, error) {
 	return dir, nil
 }
 
-// openFile opens the file at rel. It does not block on a pipe.
-func (s *Store) openFile(rel string, flag int) (*os.File, error) {
-	fd, err := s.open(rel, flag|unix.O_NONBLOCK)
+// openFile opens the file at rel to read it. It does not block on a pipe.
+func (s *Store) openFile(rel string) (*os.File, error) {
+	fd, err := s.open(rel, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
-	return blocking(fd, s.at(rel)), nil
-}
-
-// blocking is the file of a descriptor that was opened so that a pipe does not block it. Its
-// calls need no poller.
-func blocking(fd int, path string) *os.File {
-	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0)
-	return os.NewFile(uintptr(fd), path)
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0) // it needs no poller from here on
+	return os.NewFile(uintptr(fd), s.at(rel)), nil
 }
 
 // openDir opens the directory at rel. The caller closes it.

@@ -103,9 +103,9 @@ func (c calls) readdir(f *os.File, n int) (names []string, err error) {
 }
 
 // tryLock reports false if another open file holds a lock that excludes how.
-func (c calls) tryLock(f *os.File, how int) (ok bool, err error) {
-	err = c.do("flock", f.Name(), func() error {
-		err := again(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
+func (c calls) tryLock(fd int, path string, how int) (ok bool, err error) {
+	err = c.do("flock", path, func() error {
+		err := again(func() error { return unix.Flock(fd, how|unix.LOCK_NB) })
 		ok = err == nil
 		if err == unix.EWOULDBLOCK {
 			return nil
@@ -117,9 +117,9 @@ func (c calls) tryLock(f *os.File, how int) (ok bool, err error) {
 
 // unlock releases a lock before the file is closed. Closing is not enough: a child that
 // another goroutine is forking holds a copy of the descriptor until it executes.
-func (c calls) unlock(f *os.File) {
+func (c calls) unlock(f *lockFile) {
 	// It cannot fail on an open file. If it did, the lock would end with the descriptor.
-	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	_ = unix.Flock(f.fd, unix.LOCK_UN)
 }
 
 // pathError says what call failed, on what path, unless err does.

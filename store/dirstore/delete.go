@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 )
 
@@ -62,7 +61,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 // deleteOne unlinks one object. It holds the key's lock, so that no swap of the key brings
 // it back, and the list lock, so that a listing sees what was created before the delete
 // (see [Store.List]).
-func (s *Store) deleteOne(ctx context.Context, list *os.File, key, rel string) error {
+func (s *Store) deleteOne(ctx context.Context, list *lockFile, key, rel string) error {
 	p, err := s.place(rel)
 	if err != nil {
 		return err

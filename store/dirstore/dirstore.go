@@ -183,7 +183,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	if ctx.Err() != nil {
 		return nil, cancelled(ctx, "get", key)
 	}
-	f, err := s.openFile(rel, os.O_RDONLY)
+	f, err := s.openFile(rel)
 	if err != nil {
 		if isNotDir(err) || !errors.Is(err, fs.ErrNotExist) && s.isOther(rel, err) {
 			err = fs.ErrNotExist // a link, a socket, or below an object

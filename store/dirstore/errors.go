@@ -28,7 +28,7 @@ func (s *Store) failure(op, key string, err error) error {
 	link := (*linkError)(nil)
 	switch {
 	case errors.As(err, &link):
-		e.Kind, e.Hint = store.ErrInvalid, s.unlinked(link.path)
+		e.Kind, e.Err, e.Hint = store.ErrInvalid, nil, s.unlinked(link.path)
 	case errors.Is(err, fs.ErrNotExist):
 		if s.top == nil || s.gone() {
 			e.Kind, e.Hint = store.ErrNoBucket, "the directory "+s.root+" is gone; if it was made again, open the store again"

@@ -124,7 +124,7 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 	tries := 0
 	return s.poll(ctx, func() (bool, error) {
 		sc.reset()
-		free, err := s.calls.tryLock(lock, unix.LOCK_SH)
+		free, err := s.calls.tryLock(lock.fd, lock.path, unix.LOCK_SH)
 		if err != nil {
 			return false, err
 		}
@@ -132,7 +132,7 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 			defer s.calls.unlock(lock)
 			return true, sc.run(ctx)
 		}
-		before, err := statOf(int(lock.Fd()))
+		before, err := statOf(lock.fd)
 		scans := 2
 		if free {
 			s.calls.unlock(lock)
@@ -146,23 +146,23 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 		if err != nil {
 			return false, err
 		}
-		after, err := statOf(int(lock.Fd()))
+		after, err := statOf(lock.fd)
 		return err == nil && after.time.Equal(before.time), err
 	})
 }
 
 // announce raises the time of the list lock before an unlink: see collect. The caller holds
 // the lock exclusively.
-func (s *Store) announce(lock *os.File) error {
-	e, err := statOf(int(lock.Fd()))
+func (s *Store) announce(lock *lockFile) error {
+	e, err := statOf(lock.fd)
 	if err != nil {
-		return pathError("stat", lock.Name(), err)
+		return pathError("stat", lock.path, err)
 	}
 	now := s.clock.Wall()
 	if !now.After(e.time) {
 		now = e.time.Add(1)
 	}
-	return s.chtimes(lock, listLock, now)
+	return s.chtimes(lock.fd, listLock, now)
 }
 
 // scan is one listing.

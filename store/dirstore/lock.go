@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,19 +33,30 @@ func keyLock(key string) string {
 // every delete. Its file is made before the first.
 const listLock = lockDir + "/list"
 
-// makeLock opens a lock file, and makes it if it is missing.
-func (s *Store) makeLock(rel string) (*os.File, error) {
-	return s.openFile(rel, os.O_RDONLY|os.O_CREATE)
+// lockFile is an open lock file. An os.File would cost two system calls more.
+type lockFile struct {
+	fd   int
+	path string
 }
 
+func (f *lockFile) Close() error { return unix.Close(f.fd) }
+
+// makeLock opens a lock file, and makes it if it is missing.
+func (s *Store) makeLock(rel string) (*lockFile, error) { return s.lockFile(rel, unix.O_CREAT) }
+
 // openLock needs no right to write, so that processes which only read may list.
-func (s *Store) openLock(rel string) (*os.File, error) { return s.openFile(rel, os.O_RDONLY) }
+func (s *Store) openLock(rel string) (*lockFile, error) { return s.lockFile(rel, 0) }
+
+func (s *Store) lockFile(rel string, flag int) (*lockFile, error) {
+	fd, err := s.open(rel, unix.O_RDONLY|unix.O_NONBLOCK|flag) // no pipe blocks it
+	return &lockFile{fd, s.at(rel)}, err
+}
 
 // lockAll takes exclusive locks on all files. While it waits it holds none.
-func (s *Store) lockAll(ctx context.Context, files ...*os.File) (unlock func(), err error) {
+func (s *Store) lockAll(ctx context.Context, files ...*lockFile) (unlock func(), err error) {
 	err = s.poll(ctx, func() (bool, error) {
 		for i, f := range files {
-			ok, err := s.calls.tryLock(f, unix.LOCK_EX)
+			ok, err := s.calls.tryLock(f.fd, f.path, unix.LOCK_EX)
 			if ok {
 				continue
 			}

@@ -394,13 +394,13 @@ func TestStoppedLister(t *testing.T) {
 	}
 }
 
-func holdListLock(t *testing.T, s *Store, how int) *os.File {
+func holdListLock(t *testing.T, s *Store, how int) *lockFile {
 	t.Helper()
 	f, err := s.makeLock(listLock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := s.calls.tryLock(f, how); !ok || err != nil {
+	if ok, err := s.calls.tryLock(f.fd, f.path, how); !ok || err != nil {
 		t.Fatalf("the list lock: %v, %v", ok, err)
 	}
 	return f

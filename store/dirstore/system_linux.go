@@ -42,14 +42,14 @@ var canOpenBeneath = sync.OnceValue(func() bool {
 })
 
 // setTime sets the modification time of an open file, whatever its name is by now.
-func (s *Store) setTime(f *os.File, _ string, t time.Time) error {
+func (s *Store) setTime(fd int, _ string, t time.Time) error {
 	ts, err := unix.TimeToTimespec(t)
 	if err != nil {
 		return err
 	}
 	times := [2]unix.Timespec{ts, ts}
 	// This is futimens, which golang.org/x/sys/unix does not have.
-	if _, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, f.Fd(), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0); errno != 0 {
 		return errno
 	}
 	return nil

@@ -20,7 +20,7 @@ func openBeneath(int, string, int, uint32) (int, error) { return -1, unix.ENOSYS
 
 // setTime sets the modification time of the file at rel. These systems' futimes has no
 // nanoseconds, or golang.org/x/sys/unix does not have it.
-func (s *Store) setTime(_ *os.File, rel string, t time.Time) error {
+func (s *Store) setTime(_ int, rel string, t time.Time) error {
 	ts, err := unix.TimeToTimespec(t)
 	if err != nil {
 		return err

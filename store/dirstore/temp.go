@@ -40,7 +40,7 @@ func (s *Store) newTemp() (*temp, error) {
 		// A cleaner may find the file before it is locked here, and take it for a dead
 		// process's. Then the cleaner holds the lock now, or it has deleted the name before
 		// it released the lock, and the file has no link. In both cases try another name.
-		locked, err := s.calls.tryLock(t.f, unix.LOCK_EX)
+		locked, err := s.calls.tryLock(int(t.f.Fd()), t.f.Name(), unix.LOCK_EX)
 		e, statErr := statOf(int(t.f.Fd()))
 		if err := errors.Join(err, statErr); err != nil {
 			s.discard(t)
@@ -75,7 +75,7 @@ func (s *Store) finish(t *temp, after time.Time) error {
 	if !mtime.After(after) {
 		mtime = after.Add(1) // the wall clock was set back
 	}
-	if err := s.chtimes(t.f, tempDir+"/"+t.name, mtime); err != nil {
+	if err := s.chtimes(int(t.f.Fd()), tempDir+"/"+t.name, mtime); err != nil {
 		return err
 	}
 	if err := s.calls.sync(t.f); err != nil {
@@ -93,8 +93,8 @@ func (s *Store) finish(t *temp, after time.Time) error {
 	return nil
 }
 
-func (s *Store) chtimes(f *os.File, rel string, to time.Time) error {
-	return s.calls.do("chtimes", f.Name(), func() error { return s.setTime(f, rel, to) })
+func (s *Store) chtimes(fd int, rel string, to time.Time) error {
+	return s.calls.do("chtimes", s.at(rel), func() error { return s.setTime(fd, rel, to) })
 }
 
 // discard deletes the temporary name, if the file still has it, and then releases the lock.
@@ -160,7 +160,7 @@ func (s *Store) cleanOne(d *dir, name string) bool {
 	// A live owner holds the lock from before the first byte until the name is gone. So a
 	// file that can be locked belongs to a dead process, or its owner has not locked it yet
 	// and will notice (see newTemp).
-	if ok, err := s.calls.tryLock(f, unix.LOCK_EX); !ok || err != nil {
+	if ok, err := s.calls.tryLock(int(f.Fd()), f.Name(), unix.LOCK_EX); !ok || err != nil {
 		return false
 	}
 	locked, err := statOf(int(f.Fd()))

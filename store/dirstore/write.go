@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"time"
 
@@ -238,7 +237,7 @@ func (s *Store) replace(ctx context.Context, t *temp, key string, p *place, cond
 		return false, err
 	}
 	defer lock.Close()
-	locks := []*os.File{lock}
+	locks := []*lockFile{lock}
 	if s.renameMoves {
 		list, err := s.makeLock(listLock)
 		if err != nil {
