@@ -116,7 +116,7 @@ func (c *campaign) do(ctx context.Context, a lease.Action) (lease.Event, error) 
 	case lease.Depose:
 		rec := c.last
 		rec.State, rec.Nonce = Expired, a.Nonce
-		rec.Reason, rec.ExpiredBy, rec.Successor = lapsed, c.opts.Identity, c.opts.Identity
+		rec.Reason, rec.ExpiredBy = lapsed, c.opts.Identity
 		if a.Dead {
 			rec.Reason = reclaimed
 		}
@@ -150,7 +150,7 @@ func (c *campaign) newRecord(a lease.Action) Record {
 	switch {
 	case a.Next > 0:
 		r.State, r.Next = Expired, fence.Epoch(a.Next)
-		r.Reason, r.ExpiredBy, r.Successor = "milestone", c.opts.Identity, c.opts.Identity
+		r.Reason, r.ExpiredBy = "milestone", c.opts.Identity
 	case c.last.Epoch != 0 && c.last.Holder != r.Holder:
 		r.Transitions++
 	}

@@ -33,7 +33,7 @@ func TestEveryCauseHasItsError(t *testing.T) {
 		}
 		return true
 	})
-	if len(causes) < 5 {
+	if len(causes) < 4 {
 		t.Fatalf("signal.go has the causes %q", causes)
 	}
 	kinds := map[error]lease.Cause{}

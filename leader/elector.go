@@ -118,7 +118,7 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 		// Won, but the caller does not wait any more.
 		free, cancel := clock.WithTimeout(context.WithoutCancel(ctx), e.clock, e.opts.RequestTimeout, errNoAnswer)
 		defer cancel()
-		_ = t.leave(free, lease.Input{})
+		_ = t.leave(free, 0)
 		return nil, context.Cause(ctx)
 	}
 	return t, nil
@@ -139,7 +139,7 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 //   - a [TermError] if the term was lost during the work, joined with work's own
 //     error if that says something else;
 //   - ctx's cause if ctx was cancelled and work returned a cancellation;
-//   - nil if Resign or Handover ended the work and it returned a cancellation;
+//   - nil if Resign ended the work and it returned a cancellation;
 //   - otherwise work's error.
 func (e *Elector) Run(ctx context.Context, work func(ctx context.Context, t *Term) error) (err error) {
 	t, err := e.Campaign(ctx)
@@ -148,14 +148,14 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context, t *Ter
 	}
 	t.beginWork()
 	unlink := context.AfterFunc(ctx, func() {
-		t.leaving(lease.Input{Drain: e.opts.Drain}, context.Cause(ctx))
+		t.leaving(e.opts.Drain, context.Cause(ctx))
 	})
 	// Deferred, so that the lock is also released if work panics or exits its goroutine.
 	defer func() {
 		unlink()
 		over := t.over.Load()
 		t.endWork()
-		_ = t.leave(context.WithoutCancel(ctx), lease.Input{})
+		_ = t.leave(context.WithoutCancel(ctx), 0)
 		err = verdict(ctx, over, err)
 	}()
 	return work(t.ctx, t)

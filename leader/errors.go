@@ -23,8 +23,6 @@ var (
 	ErrStalled error = &cause{"leader: the work stalled", ErrLost}
 	// ErrResigned: the leader left of its own will.
 	ErrResigned error = &cause{"leader: resigned", ErrLost}
-	// ErrHandedOver: the leader left in favour of another. It is also an ErrResigned.
-	ErrHandedOver error = &cause{"leader: handed over", ErrResigned}
 )
 
 var (

@@ -117,29 +117,3 @@ func ExampleElector_History() {
 	// 2 bob expired resigned <nil>
 	// 1 ada expired resigned <nil>
 }
-
-// A candidate that is upgraded, or has read ahead, shall be the next leader.
-func ExampleTerm_Handover() {
-	ctx := context.Background()
-	st := memstore.New(nil)
-	elector := func(name string) *leader.Elector {
-		e, err := leader.New(st, "lock", &leader.Options{Identity: name})
-		if err != nil {
-			log.Fatal(err)
-		}
-		return e
-	}
-	err := elector("old").Run(ctx, func(ctx context.Context, t *leader.Term) error {
-		if err := t.Handover(ctx, "new"); err != nil && ctx.Err() == nil {
-			return err
-		}
-		<-ctx.Done() // it ends when the lock has announced the hand-over
-		return ctx.Err()
-	})
-	fmt.Println(err)
-	rec, err := elector("new").Leader(ctx)
-	fmt.Println(rec.Reason, rec.Successor, err)
-	// Output:
-	// <nil>
-	// handed over new leader: nobody leads
-}

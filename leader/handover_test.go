@@ -199,47 +199,6 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-// A leader that is handing over to a candidate, and then is told to end, still leaves in
-// favour of that candidate.
-func TestHandOverKeepsItsSuccessor(t *testing.T) {
-	inWorld(t, func(w *world) {
-		led := make(chan string, 4)
-		ctx, cancel := context.WithCancel(w.Context())
-		all, end := context.WithCancel(w.Context())
-		var wg sync.WaitGroup
-		for _, name := range []string{"b", "x", "c"} {
-			n := w.node(name)
-			wg.Go(func() {
-				time.Sleep(time.Second) // a leads
-				_ = n.Run(all, func(ctx context.Context, _ *leader.Term) error {
-					led <- name
-					<-ctx.Done()
-					return context.Cause(ctx)
-				})
-			})
-		}
-		err := w.node("a").Run(ctx, func(ctx context.Context, lt *leader.Term) error {
-			time.Sleep(time.Minute)
-			go func() { _ = lt.Handover(context.Background(), "x") }()
-			time.Sleep(time.Millisecond)
-			cancel()
-			<-ctx.Done()
-			if !errors.Is(context.Cause(ctx), leader.ErrHandedOver) {
-				w.Errorf("the term ended with %v", context.Cause(ctx))
-			}
-			return context.Cause(ctx)
-		})
-		if !errors.Is(err, context.Canceled) {
-			w.Error(err)
-		}
-		if next := <-led; next != "x" {
-			w.Errorf("%s leads, want x", next)
-		}
-		end()
-		wg.Wait()
-	})
-}
-
 // Drain counts from the call, also while the note of the candidates cannot be read.
 func TestDrainCountsFromTheCall(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -72,7 +72,7 @@ func (t *Term) drive(ctx context.Context) {
 // body encodes a write, and keeps its record. It is called with mu held.
 func (t *Term) body(w *lease.Write) []byte {
 	r := &t.record
-	r.Nonce, r.Successor = w.Nonce, w.Successor
+	r.Nonce = w.Nonce
 	r.Renewed = t.clock.Wall()
 	r.Renewals++
 	r.State = State(w.State)

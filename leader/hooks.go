@@ -9,11 +9,10 @@ import (
 // Hooks are called when something happens, for metrics and traces. Each may be
 // nil. They run outside all locks, in goroutines of the elector or of a caller of
 // the term. They may use the term and must return soon: the next heartbeat waits for
-// them. They must not wait for Confirm, Resign or Handover.
+// them. They must not wait for Confirm or Resign.
 //
-// All calls for a term have ended when [Elector.Run] returns, when Resign or
-// Handover returns without an error of its ctx, and before the elector campaigns
-// again.
+// All calls for a term have ended when [Elector.Run] returns, when Resign returns
+// without an error of its ctx, and before the elector campaigns again.
 type Hooks struct {
 	// Elected: this elector leads.
 	Elected func(Election)

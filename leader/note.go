@@ -30,10 +30,8 @@ type sighting struct {
 // wait while the lock is draining, and a heartbeat later while it is held.
 func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 	seen := sighting{Format: document.Format, Epoch: c.last.Epoch, State: c.last.State, Candidate: c.opts.Identity}
-	other := c.last.Successor != "" && c.last.Successor != c.opts.Identity
 	switch {
 	case !c.follows, c.takeover != nil, seen == c.noted, seen.Epoch == 0, seen.State == Expired,
-		seen.State == Draining && other, // the note must be that of the candidate that was named
 		seen.State == Held && seen == c.failed && c.clock.Now() < c.again:
 		return
 	case seen.State == Held:
@@ -51,7 +49,7 @@ func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 	ctx, cancel := clock.WithTimeout(ctx, c.clock, min(c.timeout, left), errNoAnswer)
 	defer cancel()
 	old, version, err := c.sighted(ctx)
-	if err == nil && !old.covers(seen, c.last.Successor) {
+	if err == nil && !old.covers(seen) {
 		_, err = c.st.Put(ctx, layout.CandidateKey(c.prefix), seen.encode(), &store.PutOptions{If: ifVersion(version)})
 	}
 	if err == nil || store.Permanent(err) {
@@ -64,13 +62,8 @@ func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 }
 
 // covers reports whether the note s makes the note o unnecessary.
-func (s sighting) covers(o sighting, successor string) bool {
-	return s.Epoch == o.Epoch && (o.State == Held || s.close(successor))
-}
-
-// close reports whether the candidate that is to follow reads the lock often.
-func (s sighting) close(successor string) bool {
-	return s.State == Draining && (successor == "" || s.Candidate == successor)
+func (s sighting) covers(o sighting) bool {
+	return s.Epoch == o.Epoch && (o.State == Held || s.State == Draining)
 }
 
 func (s sighting) encode() []byte {
@@ -108,23 +101,23 @@ func (t *Term) makeWay() {
 		return
 	}
 	// The time counts from the call of Resign, also while the note cannot be read.
-	ctx, cancel := clock.WithTimeout(t.ctx, t.clock, t.way.Drain, errNoAnswer)
+	ctx, cancel := clock.WithTimeout(t.ctx, t.clock, t.drain, errNoAnswer)
 	defer cancel()
-	until := t.clock.Now().Add(t.way.Drain)
+	until := t.clock.Now().Add(t.drain)
 	for first := true; ; first = false {
 		s, _, err := t.e.sighted(ctx)
-		t.mu.Lock()
-		in := t.way
-		followed, near := err != nil || s.Epoch == t.epoch, err == nil && s.close(in.Successor)
+		followed, near := err != nil || s.Epoch == t.epoch, err == nil && s.State == Draining
 		if followed && near {
+			t.mu.Lock()
 			t.close = s.Candidate
+			t.mu.Unlock()
 		}
-		t.mu.Unlock()
-		if in.Drain = max(until.Sub(t.clock.Now()), 0); !followed || near {
-			in.Drain = 0
+		left := max(until.Sub(t.clock.Now()), 0)
+		if !followed || near {
+			left = 0
 		}
-		if first || in.Drain == 0 {
-			t.step(in)
+		if first || left == 0 {
+			t.step(lease.Input{Signal: lease.Resign, Drain: left})
 		}
 		if clock.Sleep(t.ctx, t.clock, lease.Quick(t.e.opts.Validity)) != nil {
 			return

@@ -20,7 +20,7 @@ import (
 
 // Options of [New]. The zero value works, and so does nil.
 type Options struct {
-	// Identity names this candidate, for people and for Handover: 1 to 512 bytes of
+	// Identity names this candidate, for people: 1 to 512 bytes of
 	// printable UTF-8, another for each process. By default each elector gets a new
 	// [DefaultIdentity].
 	Identity string
@@ -54,7 +54,7 @@ type Options struct {
 	// StallAfter ends the term if the work does not call [Term.Progress] for so long,
 	// so that a leader whose work hangs makes way. 0 means never.
 	StallAfter time.Duration
-	// Drain is how long at most the work goes on after Resign, Handover, and the end of
+	// Drain is how long at most the work goes on after Resign, and after the end of
 	// the context that was given to Run. The lock announces the end meanwhile. As soon as
 	// a candidate has seen that, it reads the lock often, and the work's context ends. If
 	// no candidate waits, it ends at once. Default Renew + Validity/15, in which each

@@ -188,13 +188,9 @@ func randomElections(t *testing.T, seed uint64) *audit {
 		case 3:
 			p.stop()
 			start(i, life)
-		case 4:
+		case 4, 5:
 			if term != nil {
 				_ = term.Resign(short)
-			}
-		case 5:
-			if term != nil {
-				_ = term.Handover(short, "p1.0")
 			}
 		case 6:
 			_, _ = p.elector.StepDown(short, nil)

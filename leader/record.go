@@ -41,7 +41,6 @@ const (
 //	 "renewed": "2026-01-02T…",
 //	 "renewals": 12,
 //	 "transitions": 3,                 how often the holder has changed
-//	 "successor": "…",                 the candidate that should lead next
 //	 "reason": "…",                    why the lock expired
 //	 "expired_by": "…",                the identity that expired it
 //	 "wait_ms": 15000,                 how long nobody may follow, after a StepDown
@@ -58,7 +57,6 @@ type Record struct {
 	Acquired, Renewed time.Time
 	Renewals          uint64
 	Transitions       uint64
-	Successor         string
 	Reason            string
 	ExpiredBy         string
 	Wait              time.Duration
@@ -91,7 +89,6 @@ type wire struct {
 	Renewed     time.Time `json:"renewed"`
 	Renewals    uint64    `json:"renewals"`
 	Transitions uint64    `json:"transitions"`
-	Successor   string    `json:"successor,omitempty"`
 	Reason      string    `json:"reason,omitempty"`
 	ExpiredBy   string    `json:"expired_by,omitempty"`
 	WaitMS      int64     `json:"wait_ms,omitempty"`
@@ -104,7 +101,7 @@ func (r Record) encode() ([]byte, error) {
 		Holder: r.Holder, Nonce: r.Nonce,
 		ValidityMS: r.Validity.Milliseconds(), RenewMS: r.Renew.Milliseconds(),
 		Acquired: r.Acquired.UTC(), Renewed: r.Renewed.UTC(), Renewals: r.Renewals, Transitions: r.Transitions,
-		Successor: r.Successor, Reason: r.Reason, ExpiredBy: r.ExpiredBy, WaitMS: r.Wait.Milliseconds(),
+		Reason: r.Reason, ExpiredBy: r.ExpiredBy, WaitMS: r.Wait.Milliseconds(),
 		Next: uint64(r.Next),
 	})
 	if err != nil {
@@ -152,7 +149,7 @@ func decode(key string, epoch uint64, body []byte, info store.Info) (Record, err
 	return Record{
 		Epoch: fence.Epoch(w.Epoch), State: State(w.State), Holder: w.Holder, Nonce: w.Nonce,
 		Validity: ms(w.ValidityMS), Renew: ms(w.RenewMS), Acquired: w.Acquired, Renewed: w.Renewed,
-		Renewals: w.Renewals, Transitions: w.Transitions, Successor: w.Successor, Reason: w.Reason,
+		Renewals: w.Renewals, Transitions: w.Transitions, Reason: w.Reason,
 		ExpiredBy: w.ExpiredBy, Wait: ms(w.WaitMS), Next: fence.Epoch(w.Next), Key: key, Version: info.Version,
 	}, nil
 }
@@ -161,7 +158,7 @@ func decode(key string, epoch uint64, body []byte, info store.Info) (Record, err
 func (r Record) lock() lease.Lock {
 	return lease.Lock{
 		Epoch: uint64(r.Epoch), Version: r.Version, Nonce: r.Nonce, Holder: r.Holder, State: lease.State(r.State),
-		Validity: r.Validity, Renew: r.Renew, Successor: r.Successor, Wait: r.Wait, Next: uint64(r.Next),
+		Validity: r.Validity, Renew: r.Renew, Wait: r.Wait, Next: uint64(r.Next),
 	}
 }
 

@@ -1,10 +1,10 @@
 package leader
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/lease"
@@ -20,21 +20,19 @@ func (t *Term) beginWork() {
 func (t *Term) endWork() {
 	t.mu.Lock()
 	t.working = false
-	ending, way := t.ending, t.way
+	ending := t.ending
 	t.mu.Unlock()
 	if ending {
-		way.Drain = 0
-		t.workDone(way)
+		t.workDone()
 	}
 }
 
 // workDone says that the work has ended, and that the term is to end: makeWay may not have said so yet. With
 // the second step the machine has all that it needs for the release, whatever Hooks.Ended does then.
-func (t *Term) workDone(resign lease.Input) {
+func (t *Term) workDone() {
 	defer close(t.idle)
 	t.step(lease.Input{Signal: lease.WorkDone})
-	resign.Signal = lease.Resign
-	t.step(resign)
+	t.step(lease.Input{Signal: lease.Resign})
 }
 
 // Resign ends the term and releases the lock, so that the next leader follows
@@ -55,23 +53,12 @@ func (t *Term) workDone(resign lease.Input) {
 // caller. It may be called many times. If the work itself calls it, then only with
 // the work's context, or both would wait for each other.
 func (t *Term) Resign(ctx context.Context) error {
-	return t.leave(ctx, lease.Input{Drain: t.e.opts.Drain})
+	return t.leave(ctx, t.e.opts.Drain)
 }
 
-// Handover is [Term.Resign] in favour of the candidate with the identity to: others
-// wait for a tenth of the validity before they take over. The term's cause is
-// [ErrHandedOver].
-func (t *Term) Handover(ctx context.Context, to string) error {
-	if !validIdentity(to) || to == t.e.opts.Identity {
-		return fmt.Errorf("%w: Handover needs the identity of another candidate, not %.40q", ErrOptions, to)
-	}
-	return t.leave(ctx, lease.Input{Drain: t.e.opts.Drain, Successor: to})
-}
-
-// leaving gives the machine the signal to resign. why is the cause of a cancelled
-// context, or nil.
-func (t *Term) leaving(in lease.Input, why error) {
-	in.Signal = lease.Resign
+// leaving gives the machine the signal to resign. The work may go on for drain. why is the
+// cause of a cancelled context, or nil.
+func (t *Term) leaving(drain time.Duration, why error) {
 	t.mu.Lock()
 	first := !t.ending
 	t.ending = true
@@ -79,31 +66,26 @@ func (t *Term) leaving(in lease.Input, why error) {
 		t.why = why
 	}
 	if !t.working {
-		in.Drain = 0
+		drain = 0
 	}
 	idle := first && !t.working
-	later := in.Drain > 0 // makeWay gives the signal
-	switch {
-	case later && first:
-		t.way = in
+	later := drain > 0 // makeWay gives the signal
+	if later && first {
+		t.drain = drain
 		close(t.leaves)
-	case t.way.Drain > 0:
-		// It is leaving already, perhaps in favour of a candidate that was named.
-		t.way.Successor = cmp.Or(t.way.Successor, in.Successor)
-		in.Successor = t.way.Successor
 	}
 	t.mu.Unlock()
 	switch {
 	case idle:
-		t.workDone(in)
+		t.workDone()
 	case !later:
-		t.step(in)
+		t.step(lease.Input{Signal: lease.Resign})
 	}
 }
 
 // leave resigns and waits until the lock is released.
-func (t *Term) leave(ctx context.Context, in lease.Input) error {
-	t.leaving(in, nil)
+func (t *Term) leave(ctx context.Context, drain time.Duration) error {
+	t.leaving(drain, nil)
 	t.releasing.Do(func() {
 		go func() { // it goes on without the caller
 			defer close(t.released)

@@ -107,7 +107,7 @@ func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions, first fence.
 		return old, ErrNoLeader
 	}
 	rec := old
-	rec.State, rec.Nonce, rec.ExpiredBy, rec.Successor = Expired, newNonce(), e.opts.Identity, ""
+	rec.State, rec.Nonce, rec.ExpiredBy = Expired, newNonce(), e.opts.Identity
 	rec.Reason, rec.Wait = "stepped down", old.Validity
 	if o.Reason != "" {
 		rec.Reason += ": " + o.Reason

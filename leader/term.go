@@ -57,7 +57,7 @@ type Term struct {
 	early   func() // calls it, if the term ended before
 	close   string // the candidate that has seen the lock draining
 
-	way     lease.Input // how to resign; set before leaves is closed
+	drain   time.Duration // how long the work may go on; set before leaves is closed
 	waiters []waiter
 }
 
@@ -261,8 +261,6 @@ func (t *Term) end(c lease.Cause, paused time.Duration) *TermError {
 		e.Kind = ErrDeposed
 	case lease.ByStall:
 		e.Kind, e.Err = ErrStalled, nil
-	case lease.ByHandover:
-		e.Kind, e.Err, e.Successor = ErrHandedOver, nil, t.close
 	case lease.ByResigning:
 		e.Kind, e.Err, e.Successor = ErrResigned, t.why, t.close
 	default: // a cause that has no case here yet must not count as the leader's will

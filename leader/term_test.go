@@ -258,60 +258,6 @@ func TestStall(t *testing.T) {
 	})
 }
 
-func TestHandover(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.node("a")
-		terms := make(chan *leader.Term)
-		ran := make(chan error, 1)
-		go func() {
-			ran <- a.Run(w.Context(), func(ctx context.Context, t *leader.Term) error {
-				terms <- t
-				<-ctx.Done()
-				return ctx.Err()
-			})
-		}()
-		ta := <-terms
-		ctx, cancel := context.WithCancel(w.Context())
-		won := make(chan *leader.Term)
-		for _, name := range []string{"b", "c", "d", "e", "f"} {
-			n := w.node(name)
-			go func() {
-				if t, err := n.Campaign(ctx); err == nil {
-					won <- t
-				}
-			}()
-		}
-		time.Sleep(30 * time.Second)
-		if err := ta.Handover(w.Context(), "a"); !errors.Is(err, leader.ErrOptions) {
-			w.Errorf("to itself: %v", err)
-		}
-		if err := ta.Handover(w.Context(), "e"); err != nil {
-			w.Error(err)
-		}
-		if err := <-ran; err != nil {
-			w.Errorf("Run: %v", err)
-		}
-		if cause := context.Cause(ta.Context()); !errors.Is(cause, leader.ErrHandedOver) || !errors.Is(cause, leader.ErrResigned) {
-			w.Errorf("cause %v", cause)
-		}
-		tb := <-won
-		if f := w.file(2); f["holder"] != "e" {
-			w.Errorf("followed by %v", f["holder"])
-		}
-		// To a candidate that does not exist: another one follows.
-		if err := tb.Handover(w.Context(), "nobody"); err != nil {
-			w.Error(err)
-		}
-		left := time.Now()
-		tc := <-won
-		if gap := time.Since(left); gap > 6*time.Second+3*time.Second {
-			w.Errorf("it took %v", gap)
-		}
-		cancel()
-		w.resign(tc)
-	})
-}
-
 // An operator deposes a leader that is cut off: nobody follows before its own
 // deadline. A leader that learns of it makes way at once.
 func TestStepDown(t *testing.T) {

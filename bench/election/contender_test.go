@@ -38,7 +38,7 @@ var contenders = []contender{
 		name: "leader", run: runLeader, observe: observeLeader, releases: true, returns: true,
 		released: func(body []byte) bool {
 			var r struct{ Reason string }
-			return json.Unmarshal(body, &r) == nil && (r.Reason == "resigned" || r.Reason == "handed over")
+			return json.Unmarshal(body, &r) == nil && r.Reason == "resigned"
 		},
 	},
 }

@@ -23,6 +23,7 @@ type Candidate struct {
 	pace      cadence
 	missed    bool          // the last read did not show a heartbeat
 	draining  clock.Instant // when this epoch was first seen draining
+	raced     bool          // the lock had lapsed, and was then found expired
 	looked    bool          // a lock was judged before
 	listed    store.Version // of the newest lock, in the listing before the Get
 	unread    int           // unreadable locks in a row

@@ -48,6 +48,7 @@ func (c *Candidate) onGot(now clock.Instant, ev Event, report **Report) Action {
 		return c.onSame(now, ev.Sent, report)
 	}
 	followed := old.Epoch == ev.Lock.Epoch
+	c.raced = followed && old.State != Expired && ev.Lock.State == Expired && now >= c.Lapse()
 	c.lock, c.first, c.seen = ev.Lock, now, now
 	// guard:jitter. Each candidate waits a random time of its own before it deposes a lapsed lock.
 	// Without this delay: a leader crashes; all candidates that first read the lock's last version at

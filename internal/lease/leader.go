@@ -29,7 +29,6 @@ type Leader struct {
 	resigning bool
 	announced bool // the lock says draining
 	drain     clock.Instant
-	successor string
 	workDone  bool
 	renew     bool
 	over      bool // the lock is released, lost, or left to lapse
@@ -102,9 +101,6 @@ func (l *Leader) Step(now clock.Instant, in Input) Ready {
 	}
 	if l.resigning && l.cause == "" && (now >= l.drain || l.workDone) {
 		l.cause = ByResigning
-		if l.successor != "" {
-			l.cause = ByHandover
-		}
 	}
 	if l.cause != before {
 		r.Cancel = l.cause
@@ -196,7 +192,7 @@ func (l *Leader) resign(now clock.Instant, in Input) {
 		l.drain = min(l.drain, now.Add(in.Drain))
 		return
 	}
-	l.resigning, l.successor, l.drain = true, in.Successor, now.Add(in.Drain)
+	l.resigning, l.drain = true, now.Add(in.Drain)
 }
 
 // next chooses the write to send now, if any.
@@ -243,7 +239,7 @@ func (l *Leader) turn() clock.Instant { return l.last.Add(l.cfg.MinRewrite) }
 
 func (l *Leader) begin(now clock.Instant, s State) *Write {
 	l.writes++
-	l.write = &Write{N: l.writes, State: s, Known: l.version, Nonce: l.cfg.Nonce(), Successor: l.successor, First: now, Due: min(now, l.due)}
+	l.write = &Write{N: l.writes, State: s, Known: l.version, Nonce: l.cfg.Nonce(), First: now, Due: min(now, l.due)}
 	l.last, l.running, l.broken, l.retry = now, true, 0, now
 	return l.write
 }

@@ -39,8 +39,6 @@ type Lock struct {
 	State   State
 	// Validity and Renew are what the holder announced.
 	Validity, Renew time.Duration
-	// Successor names the candidate to lead next. Others wait a moment for it.
-	Successor string
 	// Wait is how long after the first sight of this expired lock nobody may take
 	// over, because its holder may still believe that it leads.
 	Wait time.Duration

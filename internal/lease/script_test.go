@@ -161,8 +161,6 @@ func (s *script) lock(args []string, named map[string]string) lease.Lock {
 			l.Holder = v
 		case "nonce":
 			l.Nonce = v
-		case "successor":
-			l.Successor = v
 		case "validity":
 			l.Validity = duration(s.t, v)
 		case "wait":
@@ -289,7 +287,7 @@ func (s *script) ready(now clock.Instant, event string, args []string, named map
 	case "broken":
 		in.Signal = lease.Broken
 	case "resign":
-		in.Signal, in.Successor = lease.Resign, named["to"]
+		in.Signal = lease.Resign
 		if v, ok := named["drain"]; ok {
 			in.Drain = duration(s.t, v)
 		}
@@ -309,11 +307,7 @@ func (s *script) ready(now clock.Instant, event string, args []string, named map
 		what = append(what, "cancel: "+string(r.Cancel))
 	}
 	if w := r.Write; w != nil {
-		text := fmt.Sprintf("write %v over %s with %s", w.State, w.Known, w.Nonce)
-		if w.Successor != "" {
-			text += " for " + w.Successor
-		}
-		what = append(what, text)
+		what = append(what, fmt.Sprintf("write %v over %s with %s", w.State, w.Known, w.Nonce))
 	}
 	switch {
 	case r.Done && s.leader.Released():

@@ -16,7 +16,6 @@ const (
 	ByDeposing  Cause = "deposed"
 	ByStall     Cause = "stalled"
 	ByResigning Cause = "resigned"
-	ByHandover  Cause = "handed over"
 )
 
 // Lost reports whether the term ended against its leader's will.
@@ -29,9 +28,8 @@ type Write struct {
 	State State
 	// Known is the version to swap. Nonce tells this write from all others. A Write
 	// that is retried has the same nonce and must have the same bytes.
-	Known     store.Version
-	Nonce     string
-	Successor string
+	Known store.Version
+	Nonce string
 	// First is an instant before its first attempt is sent. Due is when that should
 	// have been.
 	First, Due clock.Instant
@@ -77,11 +75,10 @@ const (
 
 // Input is a signal with its details.
 type Input struct {
-	Signal    Signal
-	Version   store.Version
-	Found     Lock // Epoch 0: the lock was deleted, or cannot be read
-	Drain     time.Duration
-	Successor string
+	Signal  Signal
+	Version store.Version
+	Found   Lock // Epoch 0: the lock was deleted, or cannot be read
+	Drain   time.Duration
 	// Progress is when the work last showed progress. It comes with every signal.
 	Progress clock.Instant
 }

@@ -18,13 +18,14 @@ func (c *Candidate) expired(now clock.Instant, age *Age) Action {
 		wait = 0
 	}
 	turn := c.first.Add(wait)
-	switch {
-	case c.lock.Successor != "" && c.lock.Successor != c.cfg.Identity:
-		// Another candidate was named by the holder, or has deposed it.
-		turn = turn.Add(v/10 + c.jitter)
-	case c.lock.Successor == "" && c.lock.Holder == c.cfg.Identity:
-		// A candidate that has just resigned lets others go first.
+	if c.lock.Holder == c.cfg.Identity && c.lock.Next == 0 {
+		// A candidate that has just resigned lets others go first. Nobody has held a milestone.
 		turn = turn.Add(v / 30)
+	}
+	if c.raced {
+		// Whoever has deposed the holder of a lapsed lock goes on at once. If all others that wanted
+		// to depose it created the next lock too, all but one of these creates would be refused.
+		turn = turn.Add(c.jitter)
 	}
 	switch {
 	case now >= turn:
