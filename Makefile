@@ -254,6 +254,10 @@ tidy: ## check that go.mod and go.sum are tidy and that downloads match them
 house: ## check the rules of the tree: import direction, sizes, package comments, README
 	go test -count=1 -run '^TestHouse' .
 
+.PHONY: numbers
+numbers: ## how large the tree is, with the goals of issue 36
+	@go run ./internal/tools/numbers
+
 .PHONY: docs
 docs: ## write manual pages and completions of the command line to .cache/share
 	@rm -rf .cache/share && mkdir -p .cache/share/completions

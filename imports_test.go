@@ -40,6 +40,7 @@ var rooms = []room{
 	{pkg: "internal/frame", may: []string{"fence", "internal/layout"}},
 
 	{pkg: "internal/release/..."}, // tools, and a module of its own
+	{pkg: "internal/tools/..."},
 
 	// The store and its drivers know nothing of logs.
 	{pkg: "store", may: []string{"clock"}},
