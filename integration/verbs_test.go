@@ -36,7 +36,7 @@ func TestVerbsOnRealServers(t *testing.T) {
 			{"append --cursor --source lines URL", "one\ntwo\nthree\n", ""},
 			{"append --cursor --source lines URL", "one\ntwo\nthree\nfour\n", ""},
 			{"cat URL", "", "one\ntwo\nthree\nfour\n"},
-			{"export --from 1 --to 2 URL", "", `"offset":1`},
+			{"cat --json --from 1 --to 2 URL", "", `"offset":1`},
 			{"status URL", "", "4"},
 			{"compact URL", "", ""},
 			{"cat --from 2 URL", "", "three\nfour\n"},

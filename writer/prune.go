@@ -70,7 +70,7 @@ func (p *pruning) after(ctx context.Context, m *state.Manifest) {
 			p.off = true
 			fallthrough
 		case err != nil && ctx.Err() == nil:
-			p.opts.Logger.Warn("manifests that were replaced could not be deleted; run a compactor, or give the leader the rights of `fencepost policy --role writer`", zap.Error(err))
+			p.opts.Logger.Warn("manifests that were replaced could not be deleted; run a compactor, or give the leader the rights of `writer` in docs/policies.md", zap.Error(err))
 		}
 	}
 	p.look(m)

@@ -121,10 +121,13 @@ func (a *app) root() *cobra.Command {
 	spanVar(root.PersistentFlags(), &a.timeout, "timeout", "10s", positive, "how long to wait for the first answer of the store")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
-		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
-		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.publishCmd(), a.publishedCmd(), a.unpublishCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(), a.manCmd(),
-		a.execCmd(), a.watchdogCmd(), a.gateCmd(), a.serveCmd(), a.topCmd(), a.exporterCmd(),
+		a.appendCmd(), a.catCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.publishCmd(), a.publishedCmd(), a.unpublishCmd(), a.verifyCmd(), a.probeCmd(), a.stepDownCmd(), a.groupCmd(), a.manCmd(),
+		a.execCmd(), a.watchdogCmd(), a.gateCmd(), a.serveCmd(), a.exporterCmd(),
 	)
+	for name, instead := range gone {
+		root.AddCommand(goneCmd(name, instead))
+	}
 	root.SetOut(a.out) // the scripts of completion go where it is now
 	root.InitDefaultCompletionCmd()
 	for c := range family(root) {
@@ -142,6 +145,20 @@ func (a *app) root() *cobra.Command {
 	root.InitDefaultVersionFlag()
 	root.Flags().Lookup("version").Usage = "print the version of this program"
 	return root
+}
+
+// gone are the verbs that went, and what does the same.
+var gone = map[string]string{
+	"policy": "docs/policies.md has the policies",
+	"export": "use cat --json, with --from, --to, --since or --until for a range",
+	"top":    "status --watch shows a log in the terminal, and serve shows many in a browser",
+}
+
+// goneCmd names the successor of a verb that went, whatever flags it is given.
+func goneCmd(name, instead string) *cobra.Command {
+	return &cobra.Command{Use: name, Hidden: true, DisableFlagParsing: true, Long: "There is no verb " + name + " any more: " + instead + ".", RunE: func(*cobra.Command, []string) error {
+		return usage("there is no verb %s any more: %s", name, instead)
+	}}
 }
 
 // family yields the commands below c, at any depth.

@@ -18,22 +18,30 @@ import (
 )
 
 func (a *app) catCmd() *cobra.Command {
-	var from uint64 = reader.Oldest
+	e := excerpt{from: reader.Oldest}
 	var follow, exact bool
 	var format string
 	var g *gauges
 	who := consumer{note: func(format string, args ...any) { a.con.note(format, args...) }}
 	c := &cobra.Command{
-		Use:   "cat [--from N] [--follow] [--consumer NAME] [--format FORMAT] URL",
+		Use:   "cat [--from N] [--to N] [--follow] [--consumer NAME] [--format FORMAT] URL",
 		Short: "print the records",
 		Long: `Cat prints the records from number N on, or from the first one, to the end of the
 log. With --follow it goes on as the log grows. If there is no log, or it has fewer
 than N records, that is an error; with --follow cat waits for it.
 
+--since begins with the first record that is not before TIME, --to and --until end
+before record N, and before the first record that is after TIME. The time of a record
+is that of its writer; after compaction it is the latest time in a block of about
+1 MiB. With one of these three, if cat may write a pin, nothing that it is about to
+print is deleted meanwhile.
+
+` + times + `
+
 With the format lines, a record that does not end in a newline gets one. Raw prints the
 bytes as they were appended, and nothing between them. Frames puts a length of 4 bytes
-before each record, the most significant first. Json prints a line of JSON for each, as
-export does; --json is short for that.
+before each record, the most significant first. Json prints a line of JSON for each
+(NDJSON); --json is short for that.
 
 ` + schema + `
 
@@ -46,7 +54,7 @@ as soon as it has to write its position. With --epoch the one with the greater e
 goes on, such as $FENCEPOST_EPOCH of fencepost exec.
 
 It needs the right to read, and with --consumer to write below consumer/.`,
-		Example: "fencepost cat --follow s3://bucket/orders",
+		Example: "fencepost cat --since 7d --json s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.json && !cmd.Flags().Changed("format") {
@@ -68,6 +76,9 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 					return usage("--%s goes with --follow, which is not given", flag)
 				}
 			}
+			if err := e.check(cmd, follow, who.name != ""); err != nil {
+				return err
+			}
 			stop, err := g.start(a)
 			if err != nil {
 				return err
@@ -82,15 +93,18 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 			if err != nil {
 				return err
 			}
-			ctx, err := who.open(cmd.Context(), r, &from)
+			ctx, err := who.open(cmd.Context(), r, &e.from)
 			if err != nil {
 				return a.passed(err)
 			}
-			return a.passed(who.close(ctx, a.cat(ctx, r, from, follow, encode, &who)))
+			if e.bounded {
+				return a.excerpt(cmd, r, &e, encode)
+			}
+			return a.passed(who.close(ctx, a.cat(ctx, r, e.from, follow, encode, &who)))
 		},
 	}
 	g = a.listenFlag(c)
-	offsetVar(c.Flags(), &from, "from", "offset of the first record (default the first that the log has)")
+	e.flags(c)
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
 	c.Flags().StringVar(&format, "format", "lines", "lines, raw, frames or json")
 	completeFlag(c, "format", slices.Sorted(maps.Keys(encoders))...)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -40,20 +39,6 @@ func TestCatSeparatesRecords(t *testing.T) {
 	}
 	if got, want := must(t, "", "cat", url), must(t, "", "cat", "--format", "lines", url); got != want {
 		t.Errorf("by default: %q", got)
-	}
-}
-
-// TestOneSchema: export and cat print the same JSON.
-func TestOneSchema(t *testing.T) {
-	url := newLog(t, memURL(t))
-	must(t, frames(`{"a": 1}`, "text\n", "\xff", " 7 "), "append", "--format", "frames", url)
-	for _, more := range [][]string{nil, {"--exact"}} {
-		want := must(t, "", slices.Concat([]string{"export"}, more, []string{url})...)
-		for _, how := range [][]string{{"--json"}, {"--format", "json"}} {
-			if got := must(t, "", slices.Concat([]string{"cat"}, how, more, []string{url})...); got != want || strings.Count(got, "\n") != 4 {
-				t.Errorf("cat %q %q: %s\nexport: %s", how, more, got, want)
-			}
-		}
 	}
 }
 

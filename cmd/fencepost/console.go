@@ -83,6 +83,14 @@ func (c *console) columns() int {
 	return 90
 }
 
+func terminalOf(out io.Writer) (fd int, ok bool) {
+	f, ok := out.(interface{ Fd() uintptr })
+	if !ok {
+		return 0, false
+	}
+	return int(f.Fd()), term.IsTerminal(int(f.Fd()))
+}
+
 // portion says how much is done.
 func portion(done, total int64, bytes bool) string {
 	amount := func(n int64) string {

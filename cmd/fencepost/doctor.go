@@ -46,7 +46,7 @@ first.
 The exit status is 1 if there is a problem, and with --strict also if there is a
 warning.
 
-It needs the rights of policy --role doctor: to read, also the lifecycle rules and the
+It needs the rights of the role doctor: to read, also the lifecycle rules and the
 uploads of the bucket, and with --deep to probe.`,
 		Example: "fencepost doctor s3://bucket/orders",
 		Args:    wantArgs(1, 1),

@@ -97,9 +97,9 @@ The exit status is that of COMMAND, 128 and the number of the signal that killed
 if somebody else leads, 76 if the lead was lost, 126 or 127 if COMMAND cannot be run.
 
 A command that was paused does not know that it lost the lead. Let the places that it
-writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate: those of
-policy --role candidate, in a group with --group. If COMMAND appends, it also needs those
-of a writer.`,
+writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate, as in
+docs/policies.md, or of a member of a group. If COMMAND appends, it also needs those of
+a writer.`,
 		Example: "fencepost exec s3://bucket/nightly -- ./report.sh --all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()

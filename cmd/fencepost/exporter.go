@@ -32,7 +32,7 @@ It needs the right to read.`,
 	a.jsonFlag(c)
 	c.Flags().StringVar(&addr, "listen", ":9464", "address for /metrics, /healthz and /readyz")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		hub, err := w.hub(cmd.Context(), args, false)
+		hub, err := w.hub(cmd.Context(), args)
 		if err != nil {
 			return err
 		}

@@ -47,22 +47,20 @@ var printers = map[string]string{
 	"pins.go:pinned":          "pin",
 	"pins.go:unpinCmd":        "unpin",
 	"pins.go:pinsCmd":         "pins",
-	"policy.go:policyCmd":     "policy",
 	"publish.go:published":    "publish, published",
 	"publish.go:publishing":   "publish --watch",
 	"publish.go:unpublishCmd": "unpublish",
-	"records.go:encodeJSON":   "cat, export",
+	"records.go:encodeJSON":   "cat",
 	"status.go:logStatus":     "status",
 	"lock.go:lockStatus":      "status, where there is only a lock",
 	"stepdown.go:stepDownCmd": "step-down",
-	"top.go:showTop":          "top",
 	"truncate.go:plan":        "truncate --dry-run",
 	"truncate.go:begins":      "truncate",
 	"verify.go:verifyCmd":     "verify",
 }
 
 // lines are the verbs that print a line of JSON for each of something.
-var lines = []string{"cat, export", "compact --watch", "publish --watch"}
+var lines = []string{"cat", "compact --watch", "publish --watch"}
 
 // packageTypes type-checks this package without its tests.
 func packageTypes(t *testing.T) (*types.Info, map[string]*ast.File) {
@@ -412,8 +410,8 @@ func TestJSONSchemas(t *testing.T) {
 	for _, c := range []struct{ verb, in, args string }{
 		{"append", "a\nb\n", "append --cursor --source s " + url},
 		{"append", "c\n", "append " + url},
-		{"cat, export", "", "cat " + url},
-		{"cat, export", "", "export --exact " + url},
+		{"cat", "", "cat " + url},
+		{"cat", "", "cat --exact " + url},
 		{"status", "", "status --objects " + url},
 		{"lag", "", "lag --at 1 " + url},
 		{"history", "", "history " + url},
@@ -430,12 +428,9 @@ func TestJSONSchemas(t *testing.T) {
 		{"verify", "", "verify " + url},
 		{"publish, published", "", "publish " + url},
 		{"step-down", "", "step-down " + url},
-		{"top", "", "top " + url},
 		{"status, where there is only a lock", "", "status " + url + "-lock"},
 		{"history", "", "history " + url + "-lock"},
 		{"doctor", "", "doctor " + url + "-lock"},
-		{"top", "", "top " + url + "-lock"},
-		{"policy", "", "policy --role writer s3://bucket/orders"},
 		{"backup, restore", "", "backup " + url + " " + url + "-copy"},
 		{"backup, restore", "", "restore " + url + "-copy " + url + "-again"},
 		{"gate set", "v", "gate set --epoch 3 " + url + "-gate name -"},
@@ -453,8 +448,7 @@ func TestJSONSchemas(t *testing.T) {
 	}
 }
 
-// TestJSONNames: what the verbs print has names_like_this, and not those of Go. Only a policy has the
-// names of AWS.
+// TestJSONNames: what the verbs print has names_like_this, and not those of Go.
 func TestJSONNames(t *testing.T) {
 	var walk func(verb string, s *jsonSchema)
 	walk = func(verb string, s *jsonSchema) {
@@ -470,9 +464,7 @@ func TestJSONNames(t *testing.T) {
 		walk(verb, s.Items)
 	}
 	for verb, s := range schemas(t) {
-		if verb != "policy" {
-			walk(verb, s)
-		}
+		walk(verb, s)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
@@ -66,36 +65,4 @@ func TestAwaitBesideALog(t *testing.T) {
 	}
 	cancel()
 	<-ended
-}
-
-// TestTopOnceIsQuick: one look at several URLs does not wait for a budget that is for hours of looks.
-func TestTopOnceIsQuick(t *testing.T) {
-	var urls []string
-	for _, name := range []string{"a", "b", "c", "d"} {
-		url := newLog(t, memURL(t)+"/"+name)
-		must(t, "one\n", "append", url)
-		urls = append(urls, url)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if r := inProcess(ctx, nil, append([]string{"top", "--once"}, urls...)...); r.status != 0 || strings.Count(r.out, "1, of these 0 folded") != 4 {
-		t.Errorf("%+v", r)
-	}
-}
-
-// TestTopOnceSays: with a bound, one look says for what it waits, and why.
-func TestTopOnceSays(t *testing.T) {
-	a, b := newLog(t, memURL(t)+"/a"), newLog(t, memURL(t)+"/b")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	var out, errs buffer
-	c := &app{in: strings.NewReader(""), out: &out, err: &errs, open: store.Open, patience: 10 * time.Millisecond}
-	ended := make(chan int)
-	go func() { ended <- c.run(ctx, []string{"top", "--once", "--requests-per-minute", "2", a, b}) }()
-	eventually(t, "it says so", func() bool {
-		return strings.Contains(errs.String(), "to read 2 of 2: "+a+", "+b+". 2 requests so far: --requests-per-minute allows 2 in a minute")
-	})
-	cancel(&interrupted{15})
-	if status := <-ended; status != 143 {
-		t.Errorf("status %d", status)
-	}
 }

@@ -309,7 +309,7 @@ func TestProbeCreates(t *testing.T) {
 func TestEveryVerbHasJSON(t *testing.T) {
 	a := &app{open: store.Open}
 	for c := range family(a.root()) {
-		if c.Hidden || slices.Contains([]string{"serve", "top", "exporter", "exec", "gate run"}, verb(c)) {
+		if c.Hidden || slices.Contains([]string{"serve", "exporter", "exec", "gate run"}, verb(c)) {
 			continue
 		}
 		if c.Flags().Lookup("json") == nil && !c.HasSubCommands() && c.Parent().Name() != "completion" {

@@ -49,7 +49,7 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	for typed, want := range map[string]string{
-		"stat": "status\t", "cat --fol": "--follow\t", "cat --format ": "frames\n", "policy --role ": "compactor\n", "status ": "gs://\n", "group dr": "drain\t",
+		"stat": "status\t", "cat --fol": "--follow\t", "cat --format ": "frames\n", "status ": "gs://\n", "group dr": "drain\t",
 	} {
 		args := strings.Split(typed, " ")
 		if out := must(t, "", append([]string{"__complete"}, args...)...); !strings.Contains(out, want) {

@@ -38,7 +38,7 @@ func TestPolicyExec(t *testing.T) {
 		}
 	})
 	t.Run("group", func(t *testing.T) {
-		st := newPoliced(t, memstore.New(nil), "candidate", "--group")
+		st := newPoliced(t, memstore.New(nil), "candidate", "group")
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := start(t, ctx, st, "--partitions", "2")
 		eventually(t, "both partitions have run", func() bool { return ran("partition0") && ran("partition1") || len(ended) > 0 })

@@ -3,10 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"iter"
-	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -45,16 +46,97 @@ type policed struct {
 	denied []string
 }
 
-// policyFor is what the command prints, read again.
-func policyFor(t testing.TB, role string, flags ...string) *policy {
+// policy is a document of IAM.
+type policy struct {
+	Version   string
+	Statement []statement
+}
+
+type statement struct {
+	Sid       string
+	Effect    string
+	Principal string
+	Action    []string
+	Resource  []string
+	Condition map[string]map[string][]string
+}
+
+// onPage returns the JSON below a heading of docs/policies.md.
+func onPage(t testing.TB, heading string) *policy {
 	t.Helper()
-	p := parsed[policy](t, append(append([]string{"policy", "--role", role}, flags...), "s3://bucket/"+policyPrefix)...)
+	page, err := os.ReadFile("../../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, ok := strings.Cut(string(page), "# "+heading+"\n")
+	_, part, found := strings.Cut(part, "```json\n")
+	part, _, _ = strings.Cut(part, "\n```")
+	var p policy
+	d := json.NewDecoder(strings.NewReader(strings.ReplaceAll(part, "bucket/orders", "bucket/"+policyPrefix)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil || !ok || !found {
+		t.Fatalf("docs/policies.md, %s: %v", heading, err)
+	}
+	for i, s := range p.Statement {
+		for _, prefixes := range s.Condition["StringLike"] {
+			for k := range prefixes {
+				p.Statement[i].Condition["StringLike"]["s3:prefix"][k] = strings.Replace(prefixes[k], "orders/", policyPrefix+"/", 1)
+			}
+		}
+	}
 	return &p
 }
 
-func newPoliced(t testing.TB, st store.Store, role string, flags ...string) *policed {
+// policyFor is a policy of the page; of a group, or of a log with files apart, as the page says to make it.
+func policyFor(t testing.TB, role string, kinds ...string) *policy {
 	t.Helper()
-	return &policed{Store: st, identity: policyFor(t, role, flags...), bucket: policyFor(t, "bucket")}
+	p := onPage(t, role)
+	if slices.Contains(kinds, "files") {
+		for i := range p.Statement {
+			s := &p.Statement[i]
+			s.Resource = slices.DeleteFunc(s.Resource, func(r string) bool { return strings.HasPrefix(r, at("file/")) })
+		}
+		p.Statement = slices.DeleteFunc(p.Statement, func(s statement) bool { return len(s.Resource) == 0 })
+		own, all := role+"-files", 99
+		if role == "reader" {
+			own, all = "writer-files", 2
+		}
+		more := onPage(t, own).Statement
+		p.Statement = append(p.Statement, more[:min(all, len(more))]...)
+	}
+	if !slices.Contains(kinds, "group") || role == "doctor" || role == "bucket" {
+		return p
+	}
+	group := &policy{}
+	if slices.Contains([]string{"writer", "candidate", "compactor"}, role) {
+		group = onPage(t, "group")
+	}
+	for _, s := range group.Statement {
+		for i := range s.Resource {
+			if role == "compactor" {
+				s.Resource[i] = strings.Replace(s.Resource[i], at(""), at("compactors/"), 1)
+			}
+		}
+	}
+	for _, s := range p.Statement {
+		if own := s.Sid != "List" && s.Sid != "Read"; own && (role == "candidate" || s.Sid == "Elect") {
+			continue
+		} else if own {
+			for i := range s.Resource {
+				s.Resource[i] = strings.Replace(s.Resource[i], at(""), at("partition/??????/"), 1)
+			}
+		}
+		group.Statement = append(group.Statement, s)
+	}
+	return group
+}
+
+// at is how a policy names what is at a key.
+func at(key string) string { return "arn:aws:s3:::bucket/" + policyPrefix + "/" + key }
+
+func newPoliced(t testing.TB, st store.Store, role string, kinds ...string) *policed {
+	t.Helper()
+	return &policed{Store: st, identity: policyFor(t, role, kinds...), bucket: policyFor(t, "bucket")}
 }
 
 // matches compares as IAM does: a star stands for any characters, and a question mark for one.
@@ -379,49 +461,26 @@ func TestPolicyOfTheBucket(t *testing.T) {
 			t.Errorf("a creation of %s: %v", key, err)
 		}
 	}
-	// A whole bucket is a log too.
-	whole := parsed[policy](t, "policy", "--role", "reader", "--partition", "aws-cn", "s3://bucket")
-	if s := whole.Statement[1]; s.Resource[0] != "arn:aws-cn:s3:::bucket/*" || whole.Statement[0].Condition != nil {
-		t.Errorf("%+v", whole)
-	}
 }
 
-// A prefix stands for itself: what is a wildcard to IAM must not open other logs, and
-// names that no store takes have no policy.
-func TestPolicyTakesNamesLiterally(t *testing.T) {
-	for _, role := range everyRole() {
-		for _, flags := range [][]string{nil, {"--group"}} {
-			out := must(t, "", append(append([]string{"policy", "--role", role}, flags...), "s3://bucket/a*/b%3F/$c")...)
-			if !strings.Contains(out, "bucket/a${*}/b${?}/${$}c/") || strings.Contains(out, "a*") || strings.Contains(out, "b?") {
-				t.Errorf("%s: %s", role, out)
-			}
-		}
-	}
-	if r := run(t, "", "policy", "--role", "reader", "--partition", "moon", "s3://bucket/a"); r.status != 2 || !strings.Contains(r.err, "moon") {
-		t.Errorf("a partition that is none: status %d, %s%s", r.status, r.out, r.err)
-	}
-	for _, bad := range []string{"s3://bucket/a/../b", "s3://bucket/a//b", "s3://b*/a", "s3://b%2Fx/a"} {
-		if r := run(t, "", "policy", "--role", "writer", bad); r.status != 2 || r.out != "" {
-			t.Errorf("%s: status %d, %s%s", bad, r.status, r.out, r.err)
-		}
-	}
-}
-
-func everyRole() []string { return append(slices.Sorted(maps.Keys(rights)), "bucket") }
-
-// IAM wants each name of a statement once, of letters and digits; and something in each list.
+// IAM wants each name of a statement once, of letters and digits; something in each list; and a managed policy not longer
+// than the page says.
 func TestPolicyIsValid(t *testing.T) {
-	for _, role := range everyRole() {
-		for _, flags := range [][]string{nil, {"--group"}, {"--files", "s3://lake/table"}, {"--group", "--files", "s3://lake"}} {
-			if role == "bucket" && slices.Contains(flags, "--files") {
+	for _, role := range []string{"writer", "candidate", "compactor", "reader", "publisher", "doctor", "bucket"} {
+		for _, kinds := range [][]string{nil, {"group"}, {"files"}} {
+			if (role == "bucket" || role == "candidate" || role == "doctor") && slices.Contains(kinds, "files") {
 				continue
 			}
 			seen := map[string]bool{}
-			for _, s := range policyFor(t, role, flags...).Statement {
+			p := policyFor(t, role, kinds...)
+			for _, s := range p.Statement {
 				if seen[s.Sid] || strings.Trim(strings.ToLower(s.Sid), "abcdefghijklmnopqrstuvwxyz") != "" || len(s.Action) == 0 || len(s.Resource) == 0 {
-					t.Errorf("%s %q: %+v", role, flags, s)
+					t.Errorf("%s %q: %+v", role, kinds, s)
 				}
 				seen[s.Sid] = true
+			}
+			if b, err := json.Marshal(p); err != nil || kinds == nil && role != "bucket" && len(b) > 6144 {
+				t.Errorf("%s has %d characters, %v", role, len(b), err)
 			}
 		}
 	}

@@ -61,12 +61,12 @@ func keysOf(t *testing.T, st store.Store, prefix string) (keys []string) {
 }
 
 // The members of a group make it, share and move partitions, prune, and compact the logs, all from
-// an empty place with the rights that are printed.
+// an empty place with the rights of the page.
 func TestPolicyGroup(t *testing.T) {
 	var all []*policed
 	mem := memstore.New(&memstore.Options{Clock: clock.Go()})
 	for _, role := range []string{"writer", "writer", "compactor"} {
-		all = append(all, newPoliced(t, mem, role, "--group"))
+		all = append(all, newPoliced(t, mem, role, "group"))
 	}
 	synctest.Test(t, func(t *testing.T) {
 		worker := func(st store.Store) func(context.Context) error {
@@ -143,7 +143,7 @@ func TestPolicyPublisher(t *testing.T) {
 			mem := memstore.New(&memstore.Options{Clock: clock.Go()})
 			log, table := newPoliced(t, mem, "publisher"), (*policed)(nil)
 			if apart {
-				log = newPoliced(t, mem, "publisher", "--files", "s3://bucket/"+lake)
+				log.identity = filesPolicy(t, "publisher", lake)
 				table = &policed{Store: memstore.New(&memstore.Options{Clock: clock.Go(), Name: "mem://lake"}), identity: log.identity, prefix: lake}
 			}
 			synctest.Test(t, func(t *testing.T) { publishForHours(t, log, table, rows.Bytes()) })

@@ -82,8 +82,8 @@ func TestRot(t *testing.T) {
 func checkVerbs(t *testing.T, url, what, files, history string) {
 	t.Helper()
 	for _, verb := range []string{
-		"cat", "files", "export", "status --objects", "lag", "history", "pins", "doctor", "verify", "verify --repair --dry-run", "compact --dry-run",
-		"truncate --before 1 --dry-run", "top --once --requests-per-minute 6000", "cat --consumer exports", "backup", "compact",
+		"cat", "files", "cat --json", "status --objects", "lag", "history", "pins", "doctor", "verify", "verify --repair --dry-run", "compact --dry-run",
+		"truncate --before 1 --dry-run", "cat --json --to 1", "cat --consumer exports", "backup", "compact",
 	} {
 		args := append(strings.Fields(verb), url)
 		to := url + "-copy"

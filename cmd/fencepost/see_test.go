@@ -292,27 +292,6 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestTop: without a terminal it prints the state once.
-func TestTop(t *testing.T) {
-	url := newLog(t, memURL(t))
-	must(t, "one\ntwo\n", "append", url)
-	out := must(t, "", "top", "--requests-per-minute", "6000", url)
-	for _, want := range []string{url, "nobody; ", "led in epoch 1", "2, of these 0 folded", "2 objects are not folded, 2 records"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
-	if strings.Contains(out, "\x1b") {
-		t.Errorf("escape sequences without a terminal: %q", out)
-	}
-	if all := parsed[[]outside.State](t, "top", "--json", "--requests-per-minute", "6000", url); len(all) != 1 || all[0].Log.Records != 2 {
-		t.Errorf("%+v", all)
-	}
-	if r := run(t, "", "top", "--requests-per-minute", "6000", "mem://none"); r.status != 1 || !strings.Contains(r.out+r.err, "no log here") {
-		t.Errorf("%+v", r)
-	}
-}
-
 // TestSeeBadInput: what is wrong with the flags is said at once.
 func TestSeeBadInput(t *testing.T) {
 	url := newLog(t, memURL(t))
@@ -329,7 +308,7 @@ func TestSeeBadInput(t *testing.T) {
 		"append --prices puts=1 " + url:              `there is no price of "puts"; write some of put, get, list and delete`,
 		"append --prices put=cheap " + url:           `"cheap" is no number of dollars`,
 		"append --prices put=-1 " + url:              "Prices.Put is -1",
-		"top --requests-per-minute 0 " + url:         "from 1 on",
+		"exporter --requests-per-minute 0 " + url:    "from 1 on",
 	} {
 		if r := run(t, "", strings.Fields(args)...); r.status != 2 || !strings.Contains(r.err, says) {
 			t.Errorf("%s: status %d, %s", args, r.status, r.err)

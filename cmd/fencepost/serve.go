@@ -36,7 +36,7 @@ It needs the right to read.`,
 	c.Flags().StringVar(&addr, "listen", "127.0.0.1:9465", "address of the page")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		hub, err := w.hub(ctx, args, false)
+		hub, err := w.hub(ctx, args)
 		if err != nil {
 			return err
 		}

@@ -16,23 +16,20 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// watching is what serve, top and exporter have in common.
+// watching is what serve and exporter have in common.
 type watching struct {
 	*app
 	perMinute int
-	bounded   func() bool // --requests-per-minute was given
 }
 
 func (a *app) watching(c *cobra.Command) *watching {
 	w := &watching{app: a}
-	const flag = "requests-per-minute"
-	countVar(c.Flags(), &w.perMinute, flag, 12, "most requests to the store in a minute, for all URLs together")
-	w.bounded = func() bool { return c.Flags().Changed(flag) }
+	countVar(c.Flags(), &w.perMinute, "requests-per-minute", 12, "most requests to the store in a minute, for all URLs together")
 	return w
 }
 
-// hub opens the stores and returns a hub that watches them, or looks at them once.
-func (w *watching) hub(ctx context.Context, urls []string, once bool) (*outside.Hub, error) {
+// hub opens the stores and returns a hub that watches them.
+func (w *watching) hub(ctx context.Context, urls []string) (*outside.Hub, error) {
 	if w.perMinute > 6000 {
 		return nil, usage("--requests-per-minute is %d; it must be at most 6000", w.perMinute)
 	}
@@ -41,7 +38,7 @@ func (w *watching) hub(ctx context.Context, urls []string, once bool) (*outside.
 			return nil, usage("the URL %s is given twice", url)
 		}
 	}
-	stores, err := w.stores(ctx, urls, once)
+	stores, err := w.stores(ctx, urls)
 	if err != nil {
 		return nil, err
 	}
@@ -57,21 +54,18 @@ func (w *watching) hub(ctx context.Context, urls []string, once bool) (*outside.
 		}
 		targets = append(targets, outside.Target{URL: name, Store: unwatched(st)})
 	}
-	if once && !w.bounded() {
-		w.perMinute = 0
-	}
-	return outside.New(targets, &outside.Options{PerMinute: w.perMinute, Once: once}), nil
+	return outside.New(targets, &outside.Options{PerMinute: w.perMinute}), nil
 }
 
 // stores opens all stores at once: each may take as long as --timeout. One that does not answer, or whose directory is
-// missing, keeps nobody from watching the others. It may be there later, unless there is only one look.
-func (w *watching) stores(ctx context.Context, urls []string, once bool) ([]store.Store, error) {
+// missing, keeps nobody from watching the others. It may be there later.
+func (w *watching) stores(ctx context.Context, urls []string) ([]store.Store, error) {
 	stores, errs := make([]store.Store, len(urls)), make([]error, len(urls))
 	var all sync.WaitGroup
 	for i, url := range urls {
 		all.Go(func() {
 			st, err := w.store(ctx, url, false)
-			if missing := errors.Is(err, store.ErrNoBucket); (missing || errors.Is(err, store.ErrUnreachable)) && !once && ctx.Err() == nil {
+			if missing := errors.Is(err, store.ErrNoBucket); (missing || errors.Is(err, store.ErrUnreachable)) && ctx.Err() == nil {
 				w.con.note("%s; watching goes on, and tries again", line(err))
 				if missing {
 					st, err = w.later(url), nil

@@ -248,7 +248,7 @@ func (x *examination) rulesOf(ctx context.Context, st store.Store, check string)
 // noRules notes that lifecycle rules could not be read.
 func (x *examination) noRules(check string, err error, of string) {
 	if errors.Is(err, store.ErrDenied) {
-		x.cannot(check, errors.New("these credentials may not read them"), "allow s3:GetLifecycleConfiguration (`fencepost policy --role doctor`), or check yourself that no rule deletes "+of+" by age")
+		x.cannot(check, errors.New("these credentials may not read them"), "allow s3:GetLifecycleConfiguration (`doctor` in docs/policies.md), or check yourself that no rule deletes "+of+" by age")
 		return
 	}
 	x.failed(check, err, "")
@@ -287,7 +287,7 @@ func (x *examination) probed(ctx context.Context) {
 		case errors.Is(err, probe.ErrRefused):
 			x.add(check, Problem, "acknowledged records can be lost here: do what the probe says, or use another store. docs/stores.md names some", "the probe failed: %v", err)
 		case errors.Is(err, store.ErrDenied):
-			x.cannot(check, err, "allow to get, put, list and delete below "+layout.TmpPrefix+", as `fencepost policy --role doctor` does; or leave out --deep")
+			x.cannot(check, err, "allow to get, put, list and delete below "+layout.TmpPrefix+", as `doctor` in docs/policies.md does; or leave out --deep")
 		case err != nil:
 			x.failed(check, err, "")
 		default:

@@ -86,7 +86,7 @@ func (x *examination) oldLocks(ctx context.Context) {
 		}
 	}
 	if n > manyLocks {
-		x.add("growth", Warning, "let the leaders delete old locks (`fencepost policy --role candidate` has the rights)", "%d old locks below %s are not deleted", n, layout.LockPrefix)
+		x.add("growth", Warning, "let the leaders delete old locks (`candidate` in docs/policies.md has the rights)", "%d old locks below %s are not deleted", n, layout.LockPrefix)
 		return
 	}
 	x.add("growth", OK, "", "nothing is left that should have been deleted")

@@ -36,7 +36,7 @@ func TestLock(t *testing.T) {
 			p.alone()
 		}, "takeovers", Warning, "make the validity longer"},
 		"a leader that was deposed":       {(*patient).step, "leader", Warning, "start exec"},
-		"locks that nobody has deleted":   {func(p *patient) { p.fill(manyLocks) }, "growth", Warning, "policy --role candidate"},
+		"locks that nobody has deleted":   {func(p *patient) { p.fill(manyLocks) }, "growth", Warning, "docs/policies.md"},
 		"as many locks as are kept often": {func(p *patient) { p.fill(manyLocks - 100) }, "", OK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func (x *examination) advice(err error, otherwise string) string {
 	case errors.Is(err, manifest.ErrFiles):
 		return "give the URL of the store for files with --files"
 	case errors.Is(err, store.ErrDenied):
-		return "check the credentials: `fencepost policy --role doctor` prints the rights that doctor needs"
+		return "check the credentials: the policy `doctor` of docs/policies.md has the rights that doctor needs"
 	}
 	return otherwise
 }
@@ -229,7 +229,7 @@ const (
 
 // growth looks for what should have been deleted.
 func (x *examination) growth(context.Context) {
-	const remedy = "run a compactor with the right to delete (`fencepost policy --role compactor`); `fencepost compact --dry-run` says what it would delete"
+	const remedy = "run a compactor with the right to delete (`compactor` in docs/policies.md); `fencepost compact --dry-run` says what it would delete"
 	fine := true
 	warn := func(remedy, format string, args ...any) {
 		fine = false
@@ -275,7 +275,7 @@ func (x *examination) uploads(ctx context.Context) {
 	})
 	switch {
 	case errors.Is(err, store.ErrDenied):
-		x.cannot("uploads", errors.New("these credentials may not list them"), "allow s3:ListBucketMultipartUploads (`fencepost policy --role doctor`), or have a rule of the bucket abort incomplete uploads below the prefix of the log")
+		x.cannot("uploads", errors.New("these credentials may not list them"), "allow s3:ListBucketMultipartUploads (`doctor` in docs/policies.md), or have a rule of the bucket abort incomplete uploads below the prefix of the log")
 	case err != nil:
 		x.failed("uploads", err, "")
 	case n > 0:

@@ -16,7 +16,6 @@ import (
 // Budget bounds the requests of all that share it, to so many in any minute.
 type Budget struct {
 	clock clock.Clock
-	free  bool          // nobody waits; only spare knows the bound
 	turn  chan struct{} // holds a token while one caller waits for room; the others queue up
 
 	mu    sync.Mutex
@@ -47,7 +46,7 @@ func (b *Budget) take() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.clock.Now()
-	if left := b.start[b.next].Add(time.Minute).Sub(now); left > 0 && !b.free {
+	if left := b.start[b.next].Add(time.Minute).Sub(now); left > 0 {
 		return left
 	}
 	b.spend(now)

@@ -23,12 +23,10 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) (seen bool
 	var other sync.WaitGroup
 	defer other.Wait()
 	defer end()
-	if !h.once {
-		other.Go(func() {
-			defer end()
-			h.whileGroup(ctx, st)
-		})
-	}
+	other.Go(func() {
+		defer end()
+		h.whileGroup(ctx, st)
+	})
 	var last *group.Status
 	moves := []Move{} // not null in JSON, nor are the other lists
 	h.mu.Lock()
@@ -60,9 +58,6 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) (seen bool
 			g.Members = append(g.Members, Member(m))
 		}
 		h.update(i, func(s *State) { s.Group, s.Read, s.Err = g, h.clock.Wall(), "" })
-		if h.once {
-			return true, nil
-		}
 	}
 	return seen, nil
 }

@@ -15,11 +15,8 @@ import (
 
 // Options of a [Hub]. The zero value works.
 type Options struct {
-	// PerMinute bounds the requests of a hub, for all URLs together; default 12. With Once the default
-	// is no bound.
+	// PerMinute bounds the requests of a hub, for all URLs together; default 12.
 	PerMinute int
-	// Once: each target is looked at once, and then [Hub.Run] returns.
-	Once bool
 	// Clock is the machine's by default.
 	Clock clock.Clock
 }
@@ -30,17 +27,12 @@ type Target struct {
 	Store store.Store
 }
 
-// spareOnce is how many requests for each target a single look makes before it leaves out pins and past
-// leaders.
-const spareOnce = 60
-
 // Hub watches some logs, groups and locks, once for all that look at them.
 type Hub struct {
 	budget *Budget
 	clock  clock.Clock
 	tick   time.Duration
 	all    []Target
-	once   bool
 
 	mu      sync.Mutex
 	states  []State
@@ -53,16 +45,11 @@ func New(targets []Target, opts *Options) *Hub {
 	if opts != nil {
 		o = *opts
 	}
-	free := o.Once && o.PerMinute == 0
-	switch {
-	case free:
-		o.PerMinute = spareOnce * len(targets)
-	case o.PerMinute == 0:
+	if o.PerMinute == 0 {
 		o.PerMinute = 12
 	}
 	o.Clock = clock.Or(o.Clock)
-	h := &Hub{budget: NewBudget(o.PerMinute, o.Clock), clock: o.Clock, all: targets, once: o.Once, changed: make(chan struct{})}
-	h.budget.free = free
+	h := &Hub{budget: NewBudget(o.PerMinute, o.Clock), clock: o.Clock, all: targets, changed: make(chan struct{})}
 	// A log takes about 9 requests a minute at this pace, of 12: see followLog.
 	h.tick = max(time.Duration(20*12*len(targets))*time.Second/time.Duration(o.PerMinute), 250*time.Millisecond)
 	for _, t := range targets {
@@ -98,7 +85,7 @@ func (h *Hub) tell() {
 	h.changed = make(chan struct{})
 }
 
-// Run watches until ctx ends, and returns ctx's cause. With Options.Once it returns after one look.
+// Run watches until ctx ends, and returns ctx's cause.
 func (h *Hub) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for i, t := range h.all {
@@ -111,13 +98,11 @@ func (h *Hub) Run(ctx context.Context) error {
 // follow watches one target, and after an error goes on.
 func (h *Hub) follow(ctx context.Context, i int, t Target) {
 	st := &frugal{st: t.Store, budget: h.budget, answered: func() { h.answered(i) }, failed: func(err error) {
-		if !h.once {
-			h.update(i, func(s *State) {
-				if s.Err == "" || s.passing {
-					s.Err, s.passing = err.Error(), true
-				}
-			})
-		}
+		h.update(i, func(s *State) {
+			if s.Err == "" || s.passing {
+				s.Err, s.passing = err.Error(), true
+			}
+		})
 	}}
 	for failed := 0; ctx.Err() == nil; {
 		kind, format, err := h.kind(ctx, st)
@@ -140,9 +125,6 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 			return
 		}
 		h.failed(i, err)
-		if h.once {
-			return
-		}
 		if failed++; err == nil {
 			failed = 0
 			continue // something else is there: it is looked at now
@@ -198,9 +180,6 @@ func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format
 // includes the wait for its turn: up to a minute until the budget has room, and then each of the
 // other targets may be before it.
 func (h *Hub) settle() *store.SettleOptions {
-	if h.budget.free {
-		return &store.SettleOptions{Reads: 2, Clock: h.clock}
-	}
 	turns := time.Duration(len(h.all)) * time.Minute / time.Duration(len(h.budget.start))
 	return &store.SettleOptions{Reads: 2, Attempt: 90*time.Second + turns, Clock: h.clock}
 }

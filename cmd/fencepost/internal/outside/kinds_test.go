@@ -137,35 +137,6 @@ func TestFailureStays(t *testing.T) {
 	})
 }
 
-// TestOnce: one look at many targets waits for no budget, is complete, and ends.
-func TestOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var targets []outside.Target
-		for i := range 20 {
-			mem := memstore.New(nil)
-			places[[]string{"log", "group", "lock", ""}[i%4]](t, mem)
-			targets = append(targets, outside.Target{URL: fmt.Sprint(i), Store: mem})
-		}
-		h := outside.New(targets, &outside.Options{Clock: clock.Go(), Once: true})
-		began := time.Now()
-		if err := h.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it took %v", took)
-		}
-		all, _ := h.States()
-		for i, s := range all {
-			if (s.Err == "") != s.Complete() || (s.Err == "") != (i%4 != 3) {
-				t.Errorf("%d: %+v", i, s)
-			}
-		}
-		if n := all[0].Requests; n > 15*20 {
-			t.Errorf("%d requests", n)
-		}
-	})
-}
-
 // TestKindIsShownAtOnce: when a look has found that something else is there, the next look does not wait for its time.
 func TestKindIsShownAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

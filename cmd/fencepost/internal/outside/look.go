@@ -44,9 +44,6 @@ func (f *follower) repeat(ctx context.Context, i int, jobs []*job, show func(*St
 			}
 			s.looked, s.Err, s.passing = read, why, false
 		})
-		if f.once {
-			return
-		}
 		if failed++; why == "" {
 			failed = 0
 		}
@@ -79,7 +76,7 @@ func (f *follower) rest(ctx context.Context, i int, left time.Duration, show fun
 func (f *follower) again() (in time.Duration, ok bool) {
 	j := &f.jobs.leader
 	switch {
-	case f.once || j.err != nil || !j.done:
+	case j.err != nil || !j.done:
 		return 0, false
 	case f.lead().Leads():
 		f.free = 0

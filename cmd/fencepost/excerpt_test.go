@@ -20,12 +20,12 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-func TestExport(t *testing.T) {
+func TestExcerpt(t *testing.T) {
 	url := newLog(t, freshURL(t))
 	must(t, "{\"a\": 1}\nplain <b>\n17\n\xff\n\"str\"\n\n", "append", url)
 	export := func(args ...string) []string {
 		t.Helper()
-		out := must(t, "", slices.Concat([]string{"export"}, args, []string{url})...)
+		out := must(t, "", slices.Concat([]string{"cat", "--json"}, args, []string{url})...)
 		return strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	}
 	for name, c := range map[string]struct {
@@ -72,7 +72,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestTruncate: cat and export begin where the log does, and an offset before is an
+// TestTruncate: cat begins where the log does, and an offset before is an
 // error that says where that is.
 func TestTruncate(t *testing.T) {
 	url := newLog(t, freshURL(t))
@@ -89,10 +89,10 @@ func TestTruncate(t *testing.T) {
 	if got := must(t, "", "cat", url); got != "b\nc\n" {
 		t.Errorf("%q", got)
 	}
-	if got := must(t, "", "export", url); strings.Count(got, "\n") != 2 {
+	if got := must(t, "", "cat", "--json", url); strings.Count(got, "\n") != 2 {
 		t.Errorf("%q", got)
 	}
-	for _, args := range [][]string{{"cat", "--from", "0"}, {"export", "--from", "0"}, {"export", "--to", "1"}} {
+	for _, args := range [][]string{{"cat", "--from", "0"}, {"cat", "--json", "--from", "0", "--to", "1"}, {"cat", "--to", "1"}} {
 		if r := run(t, "", append(args, url)...); r.status != 1 || !strings.Contains(r.err, "begins at 1") {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
 		}
@@ -114,7 +114,7 @@ func TestBeyondTheEnd(t *testing.T) {
 	url := newLog(t, freshURL(t))
 	must(t, "a\nb\n", "append", url)
 	for range 2 {
-		for _, args := range [][]string{{"cat", "--from"}, {"export", "--from"}} {
+		for _, args := range [][]string{{"cat", "--from"}, {"cat", "--to", "9", "--from"}} {
 			if r := run(t, "", append(args, "3", url)...); r.status != 1 || !strings.Contains(r.err, "offset 3; the log ends at 2") || r.out != "" {
 				t.Errorf("%q: status %d, %s", args, r.status, r.err)
 			}
@@ -320,7 +320,7 @@ func TestFormatLost(t *testing.T) {
 		return n
 	}
 	before := locks()
-	for _, verb := range [][]string{{"append"}, {"cat"}, {"export"}, {"files"}, {"status"}, {"compact"}, {"truncate", "--before", "0"}, {"pin", "--name", "x"}, {"pins"}, {"unpin", "x"}, {"publish"}, {"published"}, {"unpublish"}, {"step-down"}} {
+	for _, verb := range [][]string{{"append"}, {"cat"}, {"cat", "--to", "9"}, {"files"}, {"status"}, {"compact"}, {"truncate", "--before", "0"}, {"pin", "--name", "x"}, {"pins"}, {"unpin", "x"}, {"publish"}, {"published"}, {"unpublish"}, {"step-down"}} {
 		r := run(t, "b\n", append(verb, url)...)
 		if r.status != 1 || !strings.Contains(r.err, "restore format.json") || strings.Contains(r.err, "fencepost init") {
 			t.Errorf("%q: status %d, %s", verb, r.status, r.err)

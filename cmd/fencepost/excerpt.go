@@ -13,46 +13,33 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-func (a *app) exportCmd() *cobra.Command {
-	var e exporting
-	c := &cobra.Command{
-		Use:   "export [--from N | --since TIME] [--to N | --until TIME] URL",
-		Short: "print a range of records as lines of JSON",
-		Long: `Export prints a range of records, each as a line of JSON (NDJSON). By default that is
-the whole log. If the log has fewer records than --from says, that is an error.
+// excerpt is the range of records that cat was asked for.
+type excerpt struct {
+	from, to     uint64 // from is reader.Oldest where no flag says it
+	since, until time.Time
+	bounded      bool // one of --to, --since and --until was given
+}
 
-` + schema + `
-
-The time of a record is that of its writer; after compaction it is the latest time in
-a block of about 1 MiB. --since begins with the first record that is not before TIME,
---until ends before the first record that is after TIME.
-
-It needs the right to read. If it may also write a pin, nothing that it is about to
-print is deleted meanwhile.
-
-` + times,
-		Example: "fencepost export --since 7d s3://bucket/orders",
-		Args:    wantArgs(1, 1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return e.run(cmd, a, args[0]) },
-	}
+func (e *excerpt) flags(c *cobra.Command) {
 	fl := c.Flags()
-	fl.Uint64Var(&e.from, "from", 0, "offset of the first record (default the first that the log has)")
+	offsetVar(fl, &e.from, "from", "offset of the first record (default the first that the log has)")
 	fl.Uint64Var(&e.to, "to", 0, "offset after the last record (default the end of the log)")
 	timeVar(fl, &e.since, "since", "time of the first record")
 	timeVar(fl, &e.until, "until", "time of the last record")
-	fl.BoolVar(&e.exact, "exact", false, exactHelp)
-	a.jsonFlag(c)
-	return c
 }
 
-type exporting struct {
-	from, to     uint64
-	since, until time.Time
-	exact        bool
-}
-
-func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
-	fl, ctx := cmd.Flags(), cmd.Context()
+// check is called before any request.
+func (e *excerpt) check(c *cobra.Command, follow, consumer bool) error {
+	fl := c.Flags()
+	for _, flag := range []string{"to", "since", "until"} {
+		if !fl.Changed(flag) {
+			continue
+		}
+		e.bounded = true
+		if follow || consumer {
+			return usage("--%s does not go with --follow and --consumer", flag)
+		}
+	}
 	switch {
 	case fl.Changed("from") && fl.Changed("since"):
 		return usage("--from and --since both say where to begin")
@@ -63,44 +50,52 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	case fl.Changed("since") && fl.Changed("until") && e.until.Before(e.since):
 		return usage("--until %s is before --since %s", fl.Lookup("until").Value, fl.Lookup("since").Value)
 	}
-	r, err := a.reader(ctx, url)
-	if err != nil {
-		return err
-	}
-	s, err := a.snapshot(ctx, r, 0, "export")
-	if err != nil {
-		return err
-	}
-	defer a.release(ctx, s)
-	from, to := s.First(), s.End()
+	return nil
+}
+
+// bounds returns the offsets of the first record, and after the last.
+func (e *excerpt) bounds(ctx context.Context, fl interface{ Changed(string) bool }, r *reader.Reader, s *reader.Snapshot) (from, to uint64, err error) {
+	from, to = s.First(), s.End()
 	if fl.Changed("from") {
 		from = e.from
 	}
 	switch {
 	case fl.Changed("from") && e.from > s.End():
-		return ahead(e.from, s.End())
+		return 0, 0, ahead(e.from, s.End())
 	case fl.Changed("to") && !fl.Changed("from") && e.to <= s.First() && s.First() > 0:
-		return fmt.Errorf("all records before --to %d: %w", e.to, &reader.GoneError{Offset: max(e.to, 1) - 1, First: s.First()})
+		return 0, 0, fmt.Errorf("all records before --to %d: %w", e.to, &reader.GoneError{Offset: max(e.to, 1) - 1, First: s.First()})
 	case fl.Changed("to"):
 		to = min(to, e.to)
 	}
 	if fl.Changed("since") {
 		if from, err = notBefore(ctx, r, e.since); err != nil {
-			return err
+			return 0, 0, err
 		}
 		from = max(from, s.First())
 	}
 	if fl.Changed("until") {
 		end, err := r.After(ctx, e.until)
 		if err != nil {
-			return err
+			return 0, 0, err
 		}
 		to = min(to, end)
 	}
+	return from, to, nil
+}
+
+// excerpt prints a range of records from a snapshot, so that nothing of it is deleted meanwhile.
+func (a *app) excerpt(cmd *cobra.Command, r *reader.Reader, e *excerpt, encode encoder) error {
+	ctx := cmd.Context()
+	s, err := a.snapshot(ctx, r, 0, "cat")
+	if err != nil {
+		return err
+	}
+	defer a.release(ctx, s)
+	from, to, err := e.bounds(ctx, cmd.Flags(), r, s)
+	if err != nil || from >= to {
+		return err
+	}
 	return a.stream(func(out *bufio.Writer) error {
-		if from >= to {
-			return nil
-		}
 		for rec, err := range s.Records(ctx, from) {
 			if err != nil {
 				return err
@@ -108,7 +103,7 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 			if rec.Offset >= to {
 				break
 			}
-			if err := encodeJSON(out, rec, e.exact); err != nil {
+			if err := encode(out, rec); err != nil {
 				return err
 			}
 		}
