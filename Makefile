@@ -42,7 +42,7 @@ test: ## the tests of every module that need no server
 # the examples and of the tools run programs that are built without the detector. With it the scheduler picks
 # goroutines at random. TestRepeats wants two equal runs, and failed in one run of ten; 60 without it passed.
 SERIAL := internal/assign internal/member
-APART  := examples/[^/]* internal/testkit/mutants internal/testkit/reference internal/testkit/pages
+APART  := examples/[^/]* internal/testkit/mutants internal/testkit/pages
 COUNTS := TestHouse TestRot$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochs TestWriteAmplification TestFoldsManyEdits \
 	TestRestMemory TestHooksDoNotAllocate TestUnpackedIsNotKept TestHostileFramesAllocateLittle TestOdds$$ TestCompactGroupIsBounded \
 	TestManifestsWithoutACompactor TestWhatGrows TestOpeningCosts TestExploreFinds TestMovedAtEvery TestSnapshotAtEveryRequest \
@@ -199,10 +199,6 @@ mutants: ## remove each guard from the code in turn; the tests must fail
 .PHONY: guards
 guards: ## write docs/guards.md from the comments in the code
 	go run ./internal/testkit/mutants -doc
-
-.PHONY: reference
-reference: ## write the pages of docs/ that repeat the code: options and log messages
-	go run ./internal/testkit/reference
 
 .PHONY: mutants-smoke
 mutants-smoke: ## the same for a random sample of the guards, about 100 seconds

@@ -133,7 +133,6 @@
 //   - cmd/fencepost/clouds.go, which imports it for the command line, also if it is for no cloud;
 //   - the URLs in README.md, and both tables of docs/internals.md, the second with each of its files;
 //   - "What was run" in docs/stores.md, with a row once CI runs it;
-//   - docs/options.md, which make reference writes;
 //   - unvalidated in house_api_test.go, if no value of its Options can be wrong.
 //
 // If it needs an SDK, it is a module of its own, as gcsstore is. Then cmd/fencepost/go.mod has a
@@ -142,8 +141,7 @@
 // A driver here imports only store, clock and store/internal/cloud of the project, as imports_test.go
 // says. So a driver that wraps another one, such as dirstore, belongs in a repository of its own.
 //
-// Then run these. They name what is missing:
+// Then run this. It names what is missing:
 //
 //	go test -run '^TestHouse' .
-//	go test ./internal/testkit/reference
 package store
