@@ -248,7 +248,7 @@ tidy: ## check that go.mod and go.sum are tidy and that downloads match them
 
 .PHONY: house
 house: ## check the rules of the tree: import direction, sizes, package comments, README
-	go test -count=1 -run '^TestHouse' .
+	go test -count=1 ./internal/house
 
 .PHONY: numbers
 numbers: ## how large the tree is, with the goals of issue 36
@@ -271,7 +271,7 @@ site: ## build the documentation site into .cache/site, and check its links; ins
 
 .PHONY: docs-test
 docs-test: ## run every command in docs/ and the README, and compile every piece of Go there
-	go test -count=1 -run '^TestHouseOfDocuments$$' .
+	go test -count=1 -run '^TestHouseOfDocuments$$' ./internal/house
 	cd cmd/fencepost && go test -count=1 -run '^Test(Documents|JSON.*)$$' .
 
 .PHONY: release

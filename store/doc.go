@@ -133,15 +133,15 @@
 //   - cmd/fencepost/clouds.go, which imports it for the command line, also if it is for no cloud;
 //   - the URLs in README.md, and both tables of docs/internals.md, the second with each of its files;
 //   - "What was run" in docs/stores.md, with a row once CI runs it;
-//   - unvalidated in house_api_test.go, if no value of its Options can be wrong.
+//   - unvalidated in internal/house/api_test.go, if no value of its Options can be wrong.
 //
 // If it needs an SDK, it is a module of its own, as gcsstore is. Then cmd/fencepost/go.mod has a
-// require and a replace for it, and imports_test.go names the SDK.
+// require and a replace for it, and internal/house/imports_test.go names the SDK.
 //
-// A driver here imports only store, clock and store/internal/cloud of the project, as imports_test.go
+// A driver here imports only store, clock and store/internal/cloud of the project, as internal/house
 // says. So a driver that wraps another one, such as dirstore, belongs in a repository of its own.
 //
 // Then run this. It names what is missing:
 //
-//	go test -run '^TestHouse' .
+//	go test ./internal/house
 package store

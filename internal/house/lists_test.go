@@ -1,16 +1,20 @@
-package fencepost_test
+package house_test
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// This file has the rule for drivers of stores: a scheme that is registered can be found. The
-// tables of docs/internals.md are checked in places_test.go.
+// This file has rules for lists of what the tree has: drivers of stores, what Dependabot keeps up to date, and tests
+// that are named after a pitfall.
 
 var registerRE = regexp.MustCompile(`store\.Register\("([^"]+)"`)
 
@@ -96,5 +100,77 @@ func TestHouseDriverRuleBites(t *testing.T) {
 	}
 	if _, faults := checkDrivers(files[:2], good); len(faults) != 1 || !strings.Contains(faults[0], "does not know xx://") {
 		t.Errorf("a driver that nothing imports: %q", faults)
+	}
+}
+
+// TestHouseOfDependabot wants each module, and each list of Python packages, to be one that is
+// kept up to date, and nothing else.
+func TestHouseOfDependabot(t *testing.T) {
+	want := map[string][]string{}
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules") {
+			return filepath.SkipDir
+		}
+		if kind := map[string]string{"go.mod": "gomod", "requirements.txt": "pip"}[d.Name()]; kind != "" {
+			want[kind] = append(want[kind], path.Join("/", path.Dir(filepath.ToSlash(p))))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(".github/dependabot.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range strings.Split(string(b), "- package-ecosystem: ")[1:] {
+		kind, rest, _ := strings.Cut(part, "\n")
+		if want[kind] == nil {
+			continue
+		}
+		var got []string
+		for _, m := range regexp.MustCompile(`(?m)^ {6}- (/\S*)$`).FindAllStringSubmatch(rest, -1) {
+			got = append(got, m[1])
+		}
+		slices.Sort(want[kind])
+		slices.Sort(got)
+		if !slices.Equal(got, want[kind]) {
+			t.Errorf("%s has %q, the tree %q", kind, got, want[kind])
+		}
+		delete(want, kind)
+	}
+	if len(want) > 0 {
+		t.Errorf("nothing of kind %v is kept up to date", want)
+	}
+}
+
+// traps is how many published bugs of similar systems the design avoids. Each has at
+// least one test that is named after it: TestT05_… in a package, T05_… in storetest.
+const traps = 37
+
+// TestHouseTraps wants a test for each of them.
+func TestHouseTraps(t *testing.T) {
+	named := regexp.MustCompile(`(?m)^func TestT(\d+)_|"T(\d+)_[A-Za-z]|\{"T(\d+)_`)
+	found := map[int]bool{}
+	for _, f := range tree(t) {
+		if !f.test() && f.dir() != "store/storetest" {
+			continue
+		}
+		for _, m := range named.FindAllStringSubmatch(slurp(t, f.path), -1) {
+			n, _ := strconv.Atoi(m[1] + m[2] + m[3])
+			found[n] = true
+		}
+	}
+	var missing []string
+	for n := 1; n <= traps; n++ {
+		if !found[n] {
+			missing = append(missing, fmt.Sprintf("T%d", n))
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("no test is named after %s", strings.Join(missing, ", "))
 	}
 }

@@ -1,4 +1,4 @@
-package fencepost_test
+package house_test
 
 import (
 	"fmt"

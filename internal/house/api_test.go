@@ -1,4 +1,4 @@
-package fencepost_test
+package house_test
 
 import (
 	"fmt"
@@ -177,7 +177,7 @@ func checkOptions(all []export, allowed map[string]string) []string {
 			switch _, ok := spec.Type.(*ast.StructType); {
 			case !ok:
 			case !has(e.name+".Validate", "func() error"):
-				fault(e.String(), "has no method Validate() error; if no value of it can be wrong, say so in the table of house_api_test.go")
+				fault(e.String(), "has no method Validate() error; if no value of it can be wrong, say so in the table of internal/house/api_test.go")
 			case !has("ErrOptions", "") && !matches("store/...", e.place):
 				fault(e.String(), "has Validate, but its package has no sentinel ErrOptions")
 			}

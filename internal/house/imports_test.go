@@ -1,4 +1,4 @@
-package fencepost_test
+package house_test
 
 import (
 	"fmt"
@@ -167,7 +167,7 @@ func checkImports(files []source) (faults []string) {
 		}
 		row := slices.IndexFunc(rooms, func(r room) bool { return matches(r.pkg, f.dir()) })
 		if row < 0 {
-			fault("%s: package %s has no row in the table of imports_test.go: say what it may import", f.path, f.dir())
+			fault("%s: package %s has no row in the table of internal/house/imports_test.go: say what it may import", f.path, f.dir())
 			continue
 		}
 		r := rooms[row]
