@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -67,10 +68,7 @@ func (a *acks) appendWhile(ctx context.Context, s *fencepost.Session, goesOn fun
 // work is done. Nearly no time passes between its last acknowledgement and the first of its
 // successor, and its process ends as soon as another leads. Requests take 0 to 40 ms.
 func TestRunHandsOver(t *testing.T) {
-	rounds := 100
-	if testing.Short() { // make race
-		rounds = 25
-	}
+	rounds := test.Of(20, 100)
 	var done atomic.Uint64 // the epoch whose work is to return nil
 	hows := map[string]func(w *world, n *node, s *fencepost.Session){
 		"told to end":              func(_ *world, n *node, _ *fencepost.Session) { n.cancel(errStop) },
@@ -165,8 +163,8 @@ func TestRunHandsOver(t *testing.T) {
 				if name == "returns nil" {
 					most = 400 * time.Millisecond // the next leader learns of it at its next read, and opens the log only then
 				}
-				if testing.Short() {
-					most += 100 * time.Millisecond // of 25 rounds the median is less certain
+				if !test.Whole() {
+					most += 100 * time.Millisecond // of 20 rounds the median is less certain
 				}
 				distribution(t, "from the last acknowledgement to the first of the next", gap, most, time.Second)
 				if name == "told to end" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 )
@@ -28,7 +29,7 @@ func TestRunGroupResident(t *testing.T) {
 		resident(t, url)
 		return
 	}
-	if testing.Short() {
+	if test.Race {
 		t.Skip("the race detector takes memory, too")
 	}
 	dir := t.TempDir()

@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/member"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -41,6 +42,7 @@ type fleet struct {
 	who   []string   // who appended last
 
 	change func(*fencepost.GroupOptions) // of each worker that joins
+	pace   time.Duration                 // of the appends to each partition
 }
 
 type hand struct {
@@ -54,7 +56,7 @@ func inFleet(t *testing.T, partitions int, f func(f *fleet)) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(&memstore.Options{Clock: clock.Go()})
 		o := &faultstore.Options{Clock: clock.Go(), Rates: faultstore.Rates{MaxDelay: 20 * time.Millisecond}}
-		f(&fleet{T: t, mem: mem, faulty: faultstore.New(mem, o), n: partitions, acked: make([][]string, partitions), who: make([]string, partitions)})
+		f(&fleet{T: t, mem: mem, faulty: faultstore.New(mem, o), n: partitions, acked: make([][]string, partitions), who: make([]string, partitions), pace: time.Second})
 	})
 }
 
@@ -74,7 +76,7 @@ func (f *fleet) grow() {
 	f.acked, f.who = append(f.acked, make([][]string, f.n-len(f.acked))...), append(f.who, make([]string, f.n-len(f.who))...)
 }
 
-// join starts a worker that appends ten records a second to each partition that it owns.
+// join starts a worker that appends a record to each partition that it owns, at the fleet's pace.
 func (f *fleet) join(name string) *hand {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	h := &hand{st: f.faulty.Client(name), cancel: cancel, ended: make(chan error, 1)}
@@ -96,7 +98,7 @@ func (f *fleet) join(name string) *hand {
 				f.acked[p] = append(f.acked[p], value)
 				f.who[p] = name
 				f.mu.Unlock()
-				_ = clock.Sleep(ctx, o.Writer.Clock, 100*time.Millisecond)
+				_ = clock.Sleep(ctx, o.Writer.Clock, f.pace)
 			}
 			return context.Cause(ctx)
 		})
@@ -386,7 +388,7 @@ func TestRunGroupIdle(t *testing.T) {
 		each := (live() - memory) / 200
 		f.Logf("%d bytes for each partition", each)
 		limit := int64(50 << 20 / 1000)
-		if testing.Short() { // make race: the race detector takes memory, too
+		if test.Race { // the detector takes memory, too
 			limit *= 2
 		}
 		if each > limit {

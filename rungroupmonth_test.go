@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 )
@@ -21,24 +22,21 @@ import (
 func TestRunGroupAwayForAMonth(t *testing.T) {
 	const month = 30 * 24 * time.Hour
 	const heartbeat, assignment = "group/member/", "group/assign/"
-	for _, c := range []struct {
-		who   string
-		also  []string        // in flight beside its append
-		short fixture.Landing // the one that make race tries
+	tried := test.Square(2, 3, 2)
+	for i, c := range []struct {
+		who  string
+		also []string // in flight beside its append
 	}{
-		{"a", []string{heartbeat, assignment}, fixture.Answered}, // it organises
-		{"b", []string{heartbeat}, fixture.Late},
+		{"a", []string{heartbeat, assignment}}, // it organises
+		{"b", []string{heartbeat}},
 	} {
 		who, also := c.who, c.also
-		landings := []fixture.Landing{fixture.Answered, fixture.Applied, fixture.Late}
-		if testing.Short() {
-			landings = []fixture.Landing{c.short}
-		}
-		for _, landing := range landings {
-			for stops, how := range map[bool]string{false: "process", true: "machine"} {
-				if testing.Short() && stops == (who == "a") {
+		for j, landing := range []fixture.Landing{fixture.Answered, fixture.Applied, fixture.Late} {
+			for k, how := range []string{"process", "machine"} {
+				if !tried(i, j, k) {
 					continue
 				}
+				stops := how == "machine"
 				t.Run(fmt.Sprintf("%s/%s/%s", who, landing, how), func(t *testing.T) {
 					inFleet(t, 6, func(f *fleet) {
 						a := &fixture.Absentee{Client: who, Stops: stops, Landing: landing, At: "partition/", Also: also}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -140,11 +141,19 @@ func checkComments(files []source) (faults []string) {
 	return faults
 }
 
-// tree reads all Go files, those of nested modules included.
+// tree returns all Go files, those of nested modules included.
 func tree(t *testing.T) []source {
 	t.Helper()
-	var files []source
-	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+	files, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(files)
+}
+
+// parsed reads the tree, once for all tests.
+var parsed = sync.OnceValues(func() (files []source, err error) {
+	err = filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -163,11 +172,8 @@ func tree(t *testing.T) []source {
 		files = append(files, s)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
+	return files, err
+})
 
 func read(p string, src []byte) (source, error) {
 	fset := token.NewFileSet()
