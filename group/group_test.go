@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -25,10 +26,7 @@ func (w *world) workers(n int) (all []*worker) {
 
 // The steady state costs the same, whatever the number of partitions.
 func TestSteadyStateCosts(t *testing.T) {
-	for _, partitions := range []int{10, 1000, 20_000} {
-		if testing.Short() && partitions > 1000 { // make race
-			continue
-		}
+	for _, partitions := range test.Of([]int{10, 1000}, []int{10, 1000, 20_000}) {
 		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
 			inWorld(t, partitions, func(w *world) {
 				all := w.workers(4)
@@ -102,11 +100,7 @@ func TestJoinsAndLeaves(t *testing.T) {
 func TestCrash(t *testing.T) {
 	const workers = 10
 	var gaps, watchers []time.Duration
-	seeds := 40
-	if testing.Short() { // make race
-		seeds = 20
-	}
-	for seed := range seeds {
+	for seed := range test.Of(workers, 4*workers) { // each of them crashes
 		inFaultyWorld(t, 40, faultstore.Options{Seed: uint64(seed)}, func(w *world) {
 			var all []*worker
 			for i := range workers {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 var days = flag.Int("days", 1, "how many days of virtual time TestWhatGrows takes; docs/operations.md has what 30 gave")
@@ -13,10 +15,7 @@ var days = flag.Int("days", 1, "how many days of virtual time TestWhatGrows take
 // TestWhatGrows counts the objects of a group of two workers, of which one is killed each day and
 // another one comes.
 func TestWhatGrows(t *testing.T) {
-	day := 24 * time.Hour
-	if testing.Short() { // make race
-		day /= 4
-	}
+	day := time.Duration(test.Of(4, 24)) * time.Hour // nothing grows during it
 	inWorld(t, 8, func(w *world) {
 		stays := w.worker("stays")
 		for i := range *days {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
 )
@@ -27,7 +28,10 @@ func TestAwayForAMonth(t *testing.T) {
 		beat, assignment = "group/member/", "group/assign/"
 		joins            = 3 // the worker with this number joins when the others share everything
 	)
-	for name, s := range map[string]struct {
+	landings := []fixture.Landing{fixture.Answered, fixture.Applied, fixture.Late}
+	tried := test.Square(8, len(landings), 2)
+	for i, s := range []struct {
+		name string
 		who  int      // the number of the worker
 		at   string   // what it writes when it is frozen
 		also []string // what else is in flight
@@ -38,23 +42,22 @@ func TestAwayForAMonth(t *testing.T) {
 		// given: it waits until it may start.
 		given bool
 	}{
-		"an owner, at a heartbeat":                  {who: 2, at: beat},
-		"the organiser, at an assignment":           {who: 0, at: beat, also: []string{assignment}, act: func(w *world, _ []*worker) { w.raise(9) }},
-		"the organiser, at the hint":                {who: 0, at: "group/head.json", act: func(_ *world, all []*worker) { all[1].cancel(errStop) }},
-		"an owner, at an acknowledgement":           {who: 2, at: "group/ack/", act: func(w *world, _ []*worker) { time.AfterFunc(time.Minute, w.worker("more").stop) }},
-		"one that joins, at its object":             {who: joins, at: beat},
-		"one that joins, at its call":               {who: joins, at: "group/call/"},
-		"one that joins, when it is about to start": {who: joins, at: "group/ready/", given: true},
-		"one that raises N":                         {who: joins, at: "group/group.json", never: true},
+		{name: "an owner, at a heartbeat", who: 2, at: beat},
+		{name: "the organiser, at an assignment", who: 0, at: beat, also: []string{assignment}, act: func(w *world, _ []*worker) { w.raise(9) }},
+		{name: "the organiser, at the hint", who: 0, at: "group/head.json", act: func(_ *world, all []*worker) { all[1].cancel(errStop) }},
+		{name: "an owner, at an acknowledgement", who: 2, at: "group/ack/", act: func(w *world, _ []*worker) { time.AfterFunc(time.Minute, w.worker("more").stop) }},
+		{name: "one that joins, at its object", who: joins, at: beat},
+		{name: "one that joins, at its call", who: joins, at: "group/call/"},
+		{name: "one that joins, when it is about to start", who: joins, at: "group/ready/", given: true},
+		{name: "one that raises N", who: joins, at: "group/group.json", never: true},
 	} {
-		landings := []fixture.Landing{fixture.Answered, fixture.Applied, fixture.Late}
-		if testing.Short() { // make race: each landing at some of them
-			i := len(name) % len(landings)
-			landings = landings[i : i+1]
-		}
-		for landing := range slices.Values(landings) {
-			for stops, how := range map[bool]string{false: "process", true: "machine"} {
-				t.Run(fmt.Sprintf("%s/%s/%s", name, landing, how), func(t *testing.T) {
+		for j, landing := range landings {
+			for k, how := range []string{"process", "machine"} {
+				if !tried(i, j, k) {
+					continue
+				}
+				stops := how == "machine"
+				t.Run(fmt.Sprintf("%s/%s/%s", s.name, landing, how), func(t *testing.T) {
 					inWorld(t, 6, func(w *world) {
 						b := &beliefs{T: t}
 						a := &absentee{w: w, given: s.given}
@@ -86,8 +89,8 @@ func TestAwayForAMonth(t *testing.T) {
 						a.leaves()
 						others := slices.DeleteFunc(all, func(x *worker) bool { return x == a.x })
 						guests := 12 // each makes two assignments
-						if s.also != nil && !testing.Short() {
-							guests = 100
+						if s.also != nil {
+							guests = test.Of(guests, 100)
 						}
 						w.aMonth(b, guests, others)
 						e, f := w.worker("e", b.watch), w.worker("f", b.watch)

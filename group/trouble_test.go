@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // A partition whose work fails everywhere is tried by three owners, reported, and left.
@@ -133,7 +134,7 @@ func TestHungPartitionIsParked(t *testing.T) {
 			}
 		}
 		check()
-		time.Sleep(2 * time.Hour)
+		time.Sleep(time.Duration(test.Of(20, 120)) * time.Minute)
 		check()
 
 		mended.Store(true)

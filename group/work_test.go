@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -305,7 +306,7 @@ func TestSessionsHaveNewNames(t *testing.T) {
 // Workers on a slow store that loses replies, and applies requests late and twice, crash, freeze,
 // leave and join. The checker in serve watches all openings.
 func TestRandomGroups(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range test.Of(uint64(2), 20) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			rates := faultstore.Rates{Fail: 0.02, LoseReply: 0.03, Echo: 0.02, Late: 0.02, Duplicate: 0.03, Break: 0.01, LateOps: 300, MaxDelay: 300 * time.Millisecond}
 			inFaultyWorld(t, 9, faultstore.Options{Seed: seed, Rates: rates}, func(w *world) {
