@@ -49,16 +49,16 @@ func TestSlowLooks(t *testing.T) {
 		inWorld(t, 6, func(w *world) {
 			all := []*worker{w.worker("a"), w.worker("b"), w.worker("c")}
 			w.whole(time.Minute, all...)
-			dead, crashed := time.Now().Add(time.Hour), make(chan struct{})
+			dead, crashed := time.Now().Add(15*time.Minute), make(chan struct{})
 			ctx, cancel := context.WithCancel(w.Context())
 			defer cancel()
-			time.AfterFunc(time.Hour, func() {
+			time.AfterFunc(15*time.Minute, func() {
 				for _, x := range all {
 					x.crash()
 				}
 				close(crashed)
 			})
-			time.AfterFunc(80*time.Minute, cancel)
+			time.AfterFunc(35*time.Minute, cancel)
 			lapsed := 0
 			for s, err := range group.Observe(ctx, &tardy{w.mem, wait}, &group.Options{Clock: clock.Go()}) {
 				if err != nil {
