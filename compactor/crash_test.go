@@ -11,22 +11,33 @@ import (
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
 // overtaken tells whether there is no error except that another compactor has taken over.
 func overtaken(err error) bool { return err == nil || errors.Is(err, ErrFenced) }
 
+// crashes are the ways in which a process dies at a request.
+var crashes = []struct {
+	name  string
+	fault faultstore.Fault
+}{{"before", faultstore.Fault{Drop: true}}, {"after", faultstore.Fault{}}, {"late", faultstore.Fault{Drop: true, Late: &faultstore.Late{}}}}
+
 // A compactor that dies at any of its requests, before or after it was applied, or
 // so that it lands when all is over, leaves nothing behind that the next one does not
 // finish or delete.
 func TestCrashAtEveryRequest(t *testing.T) {
 	base := sample(t)
-	for name, fault := range map[string]faultstore.Fault{
-		"before": {Drop: true}, "after": {}, "late": {Drop: true, Late: &faultstore.Late{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, at := range base.everywhere(base.Token+1, small()) {
+	for i, c := range crashes {
+		t.Run(c.name, func(t *testing.T) {
+			fault := c.fault
+			places := base.everywhere(base.Token+1, small())
+			tried := test.Square(len(crashes), len(places))
+			for j, at := range places {
+				if !tried(i, j) {
+					continue
+				}
 				w := base.fork(t)
 				w.watch(nil)
 				fault.Crash = true
@@ -68,11 +79,14 @@ func TestCrashAtEveryRequest(t *testing.T) {
 // folds, merges and prunes.
 func TestInterleavedAtEveryRequest(t *testing.T) {
 	base := sample(t)
-	scripts := map[string]func(w *world, token uint64){
-		"a successor":   func(w *world, token uint64) { w.other(token + 1) },
-		"a predecessor": func(w *world, token uint64) { w.other(token - 1) },
-		"a leader":      func(w *world, _ uint64) { w.Lead(1) },
-		"junk in its way": func(w *world, token uint64) {
+	scripts := []struct {
+		name   string
+		script func(w *world, token uint64)
+	}{
+		{"a successor", func(w *world, token uint64) { w.other(token + 1) }},
+		{"a predecessor", func(w *world, token uint64) { w.other(token - 1) }},
+		{"a leader", func(w *world, _ uint64) { w.Lead(1) }},
+		{"junk in its way", func(w *world, token uint64) {
 			before := w.Keys(layout.DataPrefix)
 			w.other(token + 1)
 			for i, key := range before {
@@ -80,20 +94,26 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 					w.Put(key, [][]byte{[]byte("junk"), w.Seal(pos, 99), w.Data(frame.Point{Position: pos}, "junk")}[i%3])
 				}
 			}
-		},
-		"a month": func(w *world, token uint64) {
+		}},
+		{"a month", func(w *world, token uint64) {
 			for i := range uint64(2) {
 				w.Lead(2)
 				w.other(token + 1 + i)
 			}
 			w.other(token + 3)
-		},
+		}},
 	}
-	for name, script := range scripts {
+	for i, c := range scripts {
+		name, script := c.name, c.script
 		t.Run(name, func(t *testing.T) {
 			fenced, done := 0, 0
 			token := base.Token + 10
-			for _, at := range base.everywhere(token, small()) {
+			places := base.everywhere(token, small())
+			tried := test.Square(len(scripts), len(places))
+			for j, at := range places {
+				if !tried(i, j) {
+					continue
+				}
 				w := base.fork(t)
 				here, reached := once("first", at), new(atomic.Bool)
 				w.watch(func(_ context.Context, op faultstore.Op) {
@@ -127,7 +147,7 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 			t.Logf("%d were fenced, %d were not", fenced, done)
 			// A later one fences it wherever it still has an update to publish, and not
 			// where it only deletes what is left; one that is not does so nowhere.
-			if later := name != "a predecessor" && name != "a leader"; later && (fenced <= 5 || done == 0) || !later && fenced > 0 {
+			if later := name != "a predecessor" && name != "a leader"; later && (fenced <= test.Of(0, 5) || done == 0) || !later && fenced > 0 {
 				t.Errorf("%d were fenced, %d were not", fenced, done)
 			}
 		})
@@ -148,13 +168,22 @@ func TestFaultAtEveryRequest(t *testing.T) {
 	base := sample(t)
 	clean := base.fork(t)
 	want := clean.compact(clean.Mem, small())
-	faults := map[string]faultstore.Fault{
-		"no reply": {Err: faultstore.ErrTimeout}, "not sent": {Drop: true, Err: faultstore.ErrUnavailable},
-		"echo": {Err: faultstore.ErrEcho}, "breaks off": {Cut: true, Keep: 1, Err: faultstore.ErrReset},
+	faults := []struct {
+		name  string
+		fault faultstore.Fault
+	}{
+		{"no reply", faultstore.Fault{Err: faultstore.ErrTimeout}}, {"not sent", faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}},
+		{"echo", faultstore.Fault{Err: faultstore.ErrEcho}}, {"breaks off", faultstore.Fault{Cut: true, Keep: 1, Err: faultstore.ErrReset}},
 	}
-	for name, fault := range faults {
+	for i, c := range faults {
+		name, fault := c.name, c.fault
 		t.Run(name, func(t *testing.T) {
-			for _, at := range base.everywhere(base.Token+1, small()) {
+			places := base.everywhere(base.Token+1, small())
+			tried := test.Square(len(faults), len(places))
+			for j, at := range places {
+				if !tried(i, j) {
+					continue
+				}
 				w := base.fork(t)
 				upload := at.kind == faultstore.Upload
 				w.watch(nil)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 func sized(sizes ...int64) []state.Segment {
@@ -132,7 +133,7 @@ func (s *simulation) fold(size int64) {
 // full and fit together; it rises; planning ends; no record is written more than
 // once for its fold and once for each level.
 func TestLevelsProperties(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range test.Of(uint64(15), 60) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		l := levels{full: int64(1) << (10 + rng.IntN(20)), fanIn: 2 + rng.IntN(40), n: 1 + rng.IntN(5)}
 		s := &simulation{TB: t, levels: l}
@@ -157,10 +158,11 @@ func TestWriteAmplification(t *testing.T) {
 	o := (*Options)(nil).withDefaults()
 	const commits = 1_000_000
 	worst := 0.0
-	for _, size := range []int64{50, 1 << 10, 16 << 10, 256 << 10} {
-		for _, each := range []int{32, 64, 500, 5000} { // commits in a fold
-			if each == 32 && size > 50 {
-				continue // it takes long, and shows nothing that 64 does not
+	tried := test.Square(4, 4)
+	for i, size := range []int64{50, 1 << 10, 16 << 10, 256 << 10} {
+		for j, each := range []int{32, 64, 500, 5000} { // commits in a fold
+			if !tried(i, j) {
+				continue
 			}
 			for _, spread := range []float64{0, 1.5} {
 				rng := rand.New(rand.NewPCG(1, 2))

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -76,6 +77,7 @@ func (w *world) whole(m *state.Manifest, when string) {
 // guard:mark-before-pins, guard:mark-first.
 func TestPinRacesPrune(t *testing.T) {
 	base := unpruned(t)
+	stride := test.Of(4, 1)
 	for _, version := range []uint64{base.beforeMerge(), 0} {
 		good, refused := 0, 0
 		// race makes the first requests at request i, and the rest at request j.
@@ -110,9 +112,7 @@ func TestPinRacesPrune(t *testing.T) {
 			for i, more := 1, true; more; i++ {
 				j := i
 				for race(first, i, j) {
-					if j++; testing.Short() {
-						j += 3
-					}
+					j += stride
 				}
 				more = j > i
 			}
@@ -134,10 +134,7 @@ func TestPinRacesRetention(t *testing.T) {
 	base.Lead(3)
 	base.Token++
 	o := &Options{Settle: logtest.Quick, Parallel: 1, Retain: Retain{Age: 1}}
-	behind, later, stride := 0, 0, 1
-	if testing.Short() {
-		stride = 4
-	}
+	behind, later, stride := 0, 0, test.Of(4, 1)
 	for i, more := 1, true; more; i++ { // the pin is created and swapped
 		for j := i; ; j += stride { // the manifest is read
 			w := base.fork(t)
