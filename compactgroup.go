@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -104,7 +105,7 @@ type compaction struct {
 func newCompaction(st store.Store, opts *CompactGroupOptions) *compaction {
 	v := *cmp.Or(opts, &CompactGroupOptions{})
 	r := &compaction{
-		st: st, logger: cmp.Or(v.Logger, zap.NewNop()), group: *cmp.Or(v.Group, &group.Options{}), compactor: *cmp.Or(v.Compactor, &compactor.Options{}),
+		st: st, logger: sink.Logger(v.Logger), group: *cmp.Or(v.Group, &group.Options{}), compactor: *cmp.Or(v.Compactor, &compactor.Options{}),
 	}
 	r.clock = clock.Or(r.group.Clock)
 	r.calm = &calm{Store: st, clock: r.clock}

@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
@@ -120,8 +123,8 @@ func (o *Options) settings(traits store.Traits) settings {
 
 // logging is what Run logs to. A process whose user has set no Logger still says what is wrong.
 func logging(l *zap.Logger) *zap.Logger {
-	if l != nil {
-		return l
+	if l == nil {
+		l = zaptoslog.New(slog.Default().Handler(), zap.ErrorOutput(zapcore.AddSync(io.Discard)), zap.IncreaseLevel(zap.WarnLevel))
 	}
-	return zaptoslog.New(slog.Default().Handler(), zap.IncreaseLevel(zap.WarnLevel))
+	return sink.Logger(l)
 }

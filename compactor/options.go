@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 )
@@ -182,7 +183,7 @@ func (o *Options) withDefaults() Options {
 	v.FanIn = cmp.Or(v.FanIn, 64)
 	v.Parallel = cmp.Or(v.Parallel, 16)
 	v.Leader = cmp.Or(v.Leader, &leader.Options{})
-	v.Logger = cmp.Or(v.Logger, zap.NewNop()).Named("compactor")
+	v.Logger = sink.Logger(v.Logger).Named("compactor")
 	v.Clock = clock.Or(v.Clock)
 	return v
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -109,7 +110,7 @@ func (o *Options) withDefaults() Options {
 	v.Retention = cmp.Or(v.Retention, DefaultRetention)
 	v.Every = cmp.Or(v.Every, defaultEvery)
 	v.Clock = clock.Or(v.Clock)
-	v.Logger = cmp.Or(v.Logger, zap.NewNop()).Named("delta")
+	v.Logger = sink.Logger(v.Logger).Named("delta")
 	if v.Hooks.Round == nil {
 		v.Hooks.Round = func(Round) {}
 	}

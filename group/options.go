@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/assign"
+	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 )
@@ -104,7 +105,7 @@ func (o *Options) withDefaults(validity time.Duration, traits store.Traits) (Opt
 	v.RequestTimeout = cmp.Or(v.RequestTimeout, base/5)
 	v.Drain = cmp.Or(v.Drain, base)
 	v.ClockRate = cmp.Or(v.ClockRate, 0.001)
-	v.Logger = cmp.Or(v.Logger, zap.NewNop())
+	v.Logger = sink.Logger(v.Logger)
 	v.Clock = clock.Or(v.Clock)
 	return v, v.check(traits)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -117,7 +118,7 @@ func (o *Options) withDefaults(traits store.Traits) (Options, error) {
 	v.RequestTimeout = cmp.Or(v.RequestTimeout, base/5)
 	v.Drain = max(cmp.Or(v.Drain, v.Renew+base/15), 0)
 	v.ClockRate = cmp.Or(v.ClockRate, 0.001)
-	v.Logger = cmp.Or(v.Logger, zap.NewNop())
+	v.Logger = sink.Logger(v.Logger)
 	v.Clock = clock.Or(v.Clock)
 	err := v.check(traits)
 	if o != nil && o.Reclaim && o.Identity == "" {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/manifest"
 )
 
@@ -93,7 +94,7 @@ func (o *Options) withDefaults() Options {
 	v.MaxFiles = cmp.Or(v.MaxFiles, max(32, v.MinFiles))
 	v.Interval = cmp.Or(v.Interval, time.Minute)
 	v.Clock = clock.Or(v.Clock)
-	v.Logger = cmp.Or(v.Logger, zap.NewNop()).Named("rewrite")
+	v.Logger = sink.Logger(v.Logger).Named("rewrite")
 	if v.Group == nil {
 		v.Group = byMeta
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -117,7 +118,7 @@ func (o *Options) withDefaults() Options {
 	v.MaxBytes = cmp.Or(v.MaxBytes, max(256<<20, v.BatchBytes))
 	v.Checkpoint = cmp.Or(v.Checkpoint, 10*time.Second)
 	v.Hedge = cmp.Or(v.Hedge, 0.96)
-	v.Logger = cmp.Or(v.Logger, zap.NewNop())
+	v.Logger = sink.Logger(v.Logger)
 	v.Clock = clock.Or(v.Clock)
 	settle := *cmp.Or(v.Settle, &store.SettleOptions{})
 	settle.Clock = cmp.Or(settle.Clock, v.Clock)

@@ -317,6 +317,24 @@ func (a *app) write(b []byte) error {
 	return written(err)
 }
 
+// unreadFor is how long a process that others may wait for waits until somebody reads its standard output.
+const unreadFor = 15 * time.Second
+
+// printRound writes v as a line of JSON to standard output, for work that goes on for ever. If nobody reads it that work
+// must end, and not only wait: a leader that waits keeps the lead.
+func (a *app) printRound(v any) error {
+	done := make(chan error, 1)
+	go func() { done <- a.printLine(v) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(unreadFor):
+		return errUnread
+	}
+}
+
+var errUnread = fmt.Errorf("nobody has read it for %v", unreadFor)
+
 func (a *app) jsonFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
 }

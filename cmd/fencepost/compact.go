@@ -170,7 +170,7 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	defer cancel(nil)
 	o.Hooks.Passed = func(e compactor.Pass) {
 		if f.watch && a.json && worked(e.Report) {
-			if err := a.printLine(roundOf(e.Report)); err != nil {
+			if err := a.printRound(roundOf(e.Report)); err != nil {
 				cancel(unread("compaction", err))
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// console writes to standard error: lines for people, and a progress bar below them on a
+// console writes to standard error, which in the program is [notes]: lines for people, and a progress bar below them on a
 // terminal. It is safe for concurrent use.
 type console struct {
 	w    io.Writer

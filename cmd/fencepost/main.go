@@ -11,6 +11,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log"
 	"os"
 
 	"golang.org/x/term"
@@ -21,8 +22,12 @@ import (
 
 func main() {
 	ctx, handOver := untilSignal()
-	a := &app{in: os.Stdin, out: newOutput(ctx, os.Stdout), err: newOutput(ctx, os.Stderr), terminal: term.IsTerminal(int(os.Stderr.Fd())), open: open, handOver: handOver}
-	os.Exit(a.run(ctx, os.Args[1:]))
+	notes := newNotes(os.Stderr)
+	log.SetOutput(notes) // where the standard library reports what no error says, such as a connection that is broken off
+	a := &app{in: os.Stdin, out: newOutput(ctx, os.Stdout), err: notes, terminal: term.IsTerminal(int(os.Stderr.Fd())), open: open, handOver: handOver}
+	status := a.run(ctx, os.Args[1:])
+	notes.lines.Wait(lastWords)
+	os.Exit(status)
 }
 
 // Hints for a store that only one process sees, such as mem://. Probe makes no log there.

@@ -112,7 +112,7 @@ func (a *app) publishing(o *delta.Options, watch bool, fail func(error)) {
 	o.Hooks.Published = func(r delta.Report) {
 		switch {
 		case watch && a.json:
-			if err := a.printLine(documentOf(&r)); err != nil {
+			if err := a.printRound(documentOf(&r)); err != nil {
 				fail(unread("publishing", err))
 			}
 		case watch:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/fencepost/fencepost/internal/sink"
 )
 
 // interrupted is the cause of a context that a signal has ended.
@@ -107,6 +112,33 @@ func (o *output) Write(b []byte) (int, error) {
 		case <-time.After(lastWords):
 		}
 	}
+}
+
+// notes is standard error. Nothing waits for it for longer than a moment: who leads would keep the lead, and do no work.
+type notes struct {
+	file  *os.File
+	lines sink.Queue
+}
+
+func newNotes(f *os.File) *notes {
+	n := &notes{file: f}
+	n.lines.Lost = func(lines int) error {
+		_, err := fmt.Fprintf(f, "fencepost: %d %s not written: standard error was blocked, or failed\n", lines, english.PluralWord(lines, "line was", "lines were"))
+		return err
+	}
+	return n
+}
+
+// Fd makes them count as the terminal that the file may be.
+func (n *notes) Fd() uintptr { return n.file.Fd() }
+
+func (n *notes) Write(b []byte) (int, error) {
+	text := bytes.Clone(b)
+	n.lines.Do(bytes.Count(text, []byte("\n")), func() error {
+		_, err := n.file.Write(text)
+		return err
+	})
+	return len(b), nil
 }
 
 var errStuck = fmt.Errorf("nobody has read it for %v after a signal", lastWords)

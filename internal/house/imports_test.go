@@ -33,6 +33,7 @@ var rooms = []room{
 	{pkg: "clock"},
 	{pkg: "zaptoslog"}, // it imports no package of the project
 	{pkg: "fence"},
+	{pkg: "internal/sink", may: []string{"clock"}},  // what all log through
 	{pkg: "fence/sqlgate", may: []string{"fence"}},  // it and httpgate talk to places that are no stores
 	{pkg: "fence/httpgate", may: []string{"fence"}}, // by what the standard library has
 	{pkg: "internal/layout", may: []string{"fence"}},
@@ -50,17 +51,17 @@ var rooms = []room{
 	{pkg: "store/probe", may: []string{"clock", "store", "store/internal/chase"}},
 	{pkg: "store/storetest", may: []string{"clock", "store", "store/internal/chase"}},
 	{pkg: "store/internal/cloud/cloudtest", may: []string{"store", "store/internal/cloud", "store/probe", "store/storetest"}}, // test gear
-	{pkg: "store/...", may: []string{"store", "clock", "store/internal/cloud"}},
+	{pkg: "store/...", may: []string{"store", "clock", "store/internal/cloud", "internal/sink"}},
 
 	// What users of a store log about it.
-	{pkg: "internal/outage", may: []string{"clock", "store"}},
+	{pkg: "internal/outage", may: []string{"clock", "store", "internal/sink"}},
 
 	// What the owner of a writer hears.
 	{pkg: "internal/ends"},
 
 	// The election never imports the log.
 	{pkg: "internal/lease", may: []string{"clock", "store", "internal/layout"}}, // it names versions of the store and sends no request
-	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document", "internal/outage"}},
+	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document", "internal/outage", "internal/sink"}},
 
 	// A register is one small object. It knows tokens, and no log.
 	{pkg: "register", may: []string{"clock", "fence", "store", "internal/document"}},
@@ -71,7 +72,7 @@ var rooms = []room{
 	// A group shares partitions. It knows tokens, and no log.
 	{pkg: "internal/assign", may: []string{"fence"}},
 	{pkg: "internal/member", may: []string{"clock", "fence", "store", "internal/layout", "internal/assign"}}, // it names versions of the store and sends no request
-	{pkg: "group", may: []string{"clock", "fence", "store", "store/probe", "internal/document", "internal/layout", "internal/assign", "internal/member", "internal/outage"}},
+	{pkg: "group", may: []string{"clock", "fence", "store", "store/probe", "internal/document", "internal/layout", "internal/assign", "internal/member", "internal/outage", "internal/sink"}},
 
 	// The log, from its description to its users. A writer accepts a token from anywhere,
 	// so it never imports leader. A reader never imports writer.
@@ -81,10 +82,10 @@ var rooms = []room{
 	{pkg: "internal/segment", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
 	{pkg: "internal/state", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/document", "internal/files", "internal/frame"}},
 	{pkg: "internal/takeover", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state"}},
-	{pkg: "writer", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state", "internal/takeover", "internal/outage", "internal/ends"}},
+	{pkg: "writer", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state", "internal/takeover", "internal/outage", "internal/sink", "internal/ends"}},
 	{pkg: "reader", may: []string{"clock", "fence", "store", "register", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}},
 	{
-		pkg: "compactor", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state", "internal/outage"},
+		pkg: "compactor", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state", "internal/outage", "internal/sink"},
 		// A compactor with a token from elsewhere needs no election. So only Run has one,
 		// and the options its settings.
 		only: map[string][]string{"leader": {"run*.go", "options.go"}},
@@ -92,11 +93,11 @@ var rooms = []room{
 	{pkg: "verify", may: []string{"clock", "fence", "store", "register", "manifest", "leader", "group", "internal/layout", "internal/member", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
 
 	// The jobs of a table work with both.
-	{pkg: "rewrite", may: []string{"clock", "manifest", "reader", "writer"}},
+	{pkg: "rewrite", may: []string{"clock", "internal/sink", "manifest", "reader", "writer"}},
 
 	// Tables for other engines are published from what a reader sees. Delta links Parquet, so it
 	// is a module of its own.
-	{pkg: "delta", may: []string{"clock", "fence", "store", "manifest", "reader", "writer"}},
+	{pkg: "delta", may: []string{"clock", "internal/sink", "fence", "store", "manifest", "reader", "writer"}},
 
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},

@@ -3,7 +3,6 @@
 package outage
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -40,7 +40,7 @@ type Log struct {
 // failure, and every 5 s.
 func New(logger *zap.Logger, st store.Store, c clock.Clock) *Log {
 	return &Log{
-		logger: cmp.Or(logger, zap.NewNop()), where: st.Traits().Where(), clock: clock.Or(c),
+		logger: sink.Logger(logger), where: st.Traits().Where(), clock: clock.Or(c),
 		fails: "the store does not answer; trying again", works: "the store answers again",
 		every: 5 * time.Second, forgotten: 6 * time.Minute,
 	}

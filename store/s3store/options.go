@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.uber.org/zap"
 
+	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
@@ -87,7 +88,7 @@ func (o *Options) withDefaults() Options {
 	v.Checksum = cmp.Or(v.Checksum, CRC32C)
 	v.PartSize = cmp.Or(v.PartSize, 8<<20)
 	v.PartConcurrency = cmp.Or(v.PartConcurrency, 4)
-	v.Logger = cmp.Or(v.Logger, zap.NewNop())
+	v.Logger = sink.Logger(v.Logger)
 	return v
 }
 
