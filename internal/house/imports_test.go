@@ -2,6 +2,7 @@ package house_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path"
 	"slices"
@@ -274,6 +275,20 @@ func TestHouseLightParts(t *testing.T) {
 			if strings.Contains(string(out), heavy) {
 				t.Errorf("%s links %s", pkg, heavy)
 			}
+		}
+	}
+}
+
+// Each option Logger is resolved by sink.Logger, so that no work waits for its log: also where none is given.
+func TestHouseOfLoggers(t *testing.T) {
+	for _, s := range tree(t) {
+		if strings.HasSuffix(s.path, "_test.go") || strings.HasPrefix(s.path, "cmd/") || strings.HasPrefix(s.path, "internal/sink/") {
+			continue
+		}
+		if b, err := os.ReadFile(s.path); err != nil {
+			t.Error(err)
+		} else if strings.Contains(string(b), "zap.NewNop()") {
+			t.Errorf("%s: resolve a Logger with sink.Logger, not with zap.NewNop", s.path)
 		}
 	}
 }
