@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
 )
@@ -50,6 +51,8 @@ func New(st store.Store, name string, opts *Options) (*Lock, error) {
 	err := errors.Join(checkName(name), opts.Validate())
 	if store.IsNil(st) {
 		err = errors.Join(err, fmt.Errorf("%w: the store is nil: open one with store.Open", ErrOptions))
+	} else {
+		err = errors.Join(err, checkPlace(st, name))
 	}
 	if err != nil {
 		return nil, err
@@ -63,6 +66,16 @@ func New(st store.Store, name string, opts *Options) (*Lock, error) {
 		l.identity = ownIdentity()
 	}
 	return l, nil
+}
+
+// checkPlace refuses a name among those of logs, backups and groups.
+func checkPlace(st store.Store, name string) error {
+	for _, key := range []string{leaseKey(name), epochKey(name)} {
+		if what := layout.Owned(st.Traits().Name, key); what != "" {
+			return fmt.Errorf("%w: the name %s: %q belongs to logs, backups and groups, and a lock there could destroy one; give the lock another name, such as \"orders\"", ErrOptions, name, what)
+		}
+	}
+	return nil
 }
 
 func leaseKey(name string) string { return name + ".lease.json" }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/store"
@@ -35,7 +36,8 @@ type Elector struct {
 // "lock". It sends no request and starts no goroutine, so an elector that only
 // reads costs nothing more; opts may be nil.
 //
-// Errors: [ErrOptions] with all faults; store.ErrInvalid for a prefix that cannot
+// Errors: [ErrOptions] with all faults, also for a prefix among the other names of logs and groups, such
+// as data; store.ErrInvalid for a prefix that cannot
 // be part of a key.
 func New(st store.Store, prefix string, opts *Options) (*Elector, error) {
 	if store.IsNil(st) {
@@ -46,6 +48,9 @@ func New(st store.Store, prefix string, opts *Options) (*Elector, error) {
 		return nil, err
 	}
 	traits := st.Traits()
+	if what := layout.OwnedElection(traits.Name, prefix); what != "" {
+		return nil, fmt.Errorf("%w: the prefix %s: the name %q belongs to logs, backups and groups, and locks there could destroy one; give the election another prefix, such as lock", ErrOptions, prefix, what)
+	}
 	o, err := opts.withDefaults(traits)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/register"
+	"github.com/fencepost/fencepost/store"
 )
 
 // Consumer is a named, durable position in the log: the offset of the next record to handle.
@@ -27,22 +28,25 @@ type Consumer struct {
 // and underscores, and begins with a letter or digit.
 //
 // Errors: [ErrOptions] for a bad name, for the zero token, and for more than one; a fence.FencedError if a later epoch has the position;
-// [ErrCorrupt] also if it is that of another log; those of register.Open.
+// [ErrCorrupt] also if it is that of another log; manifest.ErrBackup; those of register.Open.
 func (r *Reader) Consumer(ctx context.Context, name string, token ...fence.Token) (*Consumer, error) {
 	key, ok := layout.ConsumerKey(name)
 	if !ok {
 		return nil, fmt.Errorf("%w: the consumer's name is %.120q: it needs 1 to 100 letters, digits, dots, hyphens and underscores, and begins with a letter or digit", ErrOptions, name)
+	}
+	if err := r.log.Writable(); err != nil {
+		return nil, err
 	}
 	opts := &register.Options{Settle: r.opts.Settle, Clock: r.opts.Clock}
 	var reg *register.Register
 	var err error
 	switch {
 	case len(token) == 0:
-		reg, err = register.Take(ctx, r.log.Store(), key, opts)
+		reg, err = register.Take(ctx, ownNames{r.log.Store()}, key, opts)
 	case len(token) > 1 || !token[0].Valid():
 		return nil, fmt.Errorf("%w: a consumer has one token, and that of epoch 0 gives no right; without a token the latest call has the position", ErrOptions)
 	default:
-		reg, err = register.Open(ctx, r.log.Store(), key, token[0], opts)
+		reg, err = register.Open(ctx, ownNames{r.log.Store()}, key, token[0], opts)
 	}
 	if err != nil {
 		return nil, err
@@ -53,6 +57,14 @@ func (r *Reader) Consumer(ctx context.Context, name string, token ...fence.Token
 	}
 	return c, nil
 }
+
+// ownNames is the log's store, in which a consumer's register has a name of the log's own.
+type ownNames struct{ store.Store }
+
+func (s ownNames) Unwrap() store.Store { return s.Store }
+
+// OpensOwn implements [layout.Own].
+func (ownNames) OpensOwn(layout.Pass) {}
 
 // Next is the offset of the next record to handle, as it was committed last. It reports false if
 // nothing was ever committed: begin at 0, or at [Oldest].

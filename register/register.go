@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -58,7 +59,8 @@ const tries = 64
 // Open takes the register over for the epoch of a token, and returns when no earlier epoch can
 // write it any more. It creates the object if there is none.
 //
-// Errors: a fence.FencedError if a later epoch owns it; [ErrOptions]; fence.ErrCorrupt and
+// Errors: a fence.FencedError if a later epoch owns it; [ErrOptions], also for a key among the names of
+// logs, backups and groups, such as data/1 or lock/x; fence.ErrCorrupt and
 // fence.ErrFormat if something else is under the key; those of store.Swap, such as
 // store.ErrUnknown. After an error the register may have been taken over all the same.
 func Open(ctx context.Context, st store.Store, key string, token fence.Token, opts *Options) (*Register, error) {
@@ -81,6 +83,9 @@ func Take(ctx context.Context, st store.Store, key string, opts *Options) (*Regi
 
 func open(ctx context.Context, st store.Store, key string, opts *Options, epoch func(found fence.Epoch) fence.Epoch) (*Register, error) {
 	if err := check(st, key, opts); err != nil {
+		return nil, err
+	}
+	if err := free(st, key); err != nil {
 		return nil, err
 	}
 	r := &Register{st: st, key: key, owner: fence.ID(uuid.New()), turn: make(chan struct{}, 1)}
@@ -127,6 +132,17 @@ func check(st store.Store, key string, opts *Options) error {
 		return err
 	}
 	return opts.Validate()
+}
+
+// free refuses a key among the names of logs, backups and groups.
+func free(st store.Store, key string) error {
+	if _, own := store.As[layout.Own](st); own {
+		return nil
+	}
+	if what := layout.Owned(st.Traits().Name, key); what != "" {
+		return fmt.Errorf("%w: the key %s: the name %q belongs to logs, backups and groups, and a register there could destroy one; give the register another key, such as latest.json", ErrOptions, key, what)
+	}
+	return nil
 }
 
 // Read returns what the register holds. The error is store.ErrNotFound if nobody has opened it yet;

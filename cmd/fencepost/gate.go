@@ -82,6 +82,7 @@ func (a *app) gateSetCmd() *cobra.Command {
 		Long: `Set writes VALUE, or standard input, into the object KEY. Only this epoch or a later one
 can overwrite it: a pointer to the newest version of something, a watermark. It has at
 most 1 MiB. Gate get prints it. The format is that of a register in docs/format.md.
+KEY must be no name of a log or a group, such as data/x, nor lead into one.
 
 It needs the right to read and to write KEY.`,
 		Example: "fencepost gate set s3://bucket/report latest report-2026-11.csv",
@@ -131,6 +132,8 @@ func setGate(ctx context.Context, st store.Store, key string, e fence.Epoch, val
 			err = r.Set(ctx, value)
 		}
 		switch refused, ok := errors.AsType[*fence.FencedError](err); {
+		case errors.Is(err, register.ErrOptions): // such as a key of a log's own
+			return &kindError{errUsage, err}
 		case !ok || refused.By != e:
 			return err
 		case c.Now().Sub(began) > moment: // but this is no zombie

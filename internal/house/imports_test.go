@@ -65,10 +65,10 @@ var rooms = []room{
 	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document", "internal/outage", "internal/sink"}},
 
 	// A register is one small object. It knows tokens, and no log.
-	{pkg: "register", may: []string{"clock", "fence", "store", "internal/document"}},
+	{pkg: "register", may: []string{"clock", "fence", "store", "internal/document", "internal/layout"}},
 
 	// Kubernetes' elections, on a store. client-go is large, so it is a module of its own.
-	{pkg: "kubelock", may: []string{"clock", "fence", "store", "register", "internal/document"}},
+	{pkg: "kubelock", may: []string{"clock", "fence", "store", "register", "internal/document", "internal/layout"}},
 
 	// A group shares partitions. It knows tokens, and no log.
 	{pkg: "internal/assign", may: []string{"fence"}},

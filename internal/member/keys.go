@@ -9,7 +9,7 @@ import (
 
 // The keys of a group. All begin with Prefix, so one listing shows everything.
 const (
-	Prefix       = "group/"
+	Prefix       = layout.GroupPrefix
 	FormatKey    = Prefix + "group.json"
 	HeadKey      = Prefix + "head.json"
 	MemberPrefix = Prefix + "member/"

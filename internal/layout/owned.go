@@ -1,0 +1,172 @@
+package layout
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/fence"
+)
+
+const (
+	// BackupKey is the object of a backup that says how far it is.
+	BackupKey = "backup.json"
+	// GroupPrefix begins the keys of a group's own objects.
+	GroupPrefix = "group/"
+)
+
+// Pass is what a store shows that this module uses for a register among a log's own names. No other module can
+// name the type.
+type Pass struct{}
+
+// Own is implemented by such a store.
+type Own interface{ OpensOwn(Pass) }
+
+// part reports whether one part of a key, between slashes, is like a part of an own key.
+type part func(string) bool
+
+func is(names ...string) part { return func(s string) bool { return slices.Contains(names, s) } }
+
+func anything(string) bool { return true }
+
+func number(s string) bool { _, ok := ParseNumber(s); return ok }
+
+// document matches the name of a document that is called by its number, a UUID or an ID.
+func document(of part) part {
+	return func(s string) bool { name, ok := strings.CutSuffix(s, ".json"); return ok && of(name) }
+}
+
+func identity(s string) bool { var id fence.ID; return id.UnmarshalText([]byte(s)) == nil }
+
+func fileName(s string) bool {
+	return len(s) >= 36 && uuid.Validate(s[:36]) == nil
+}
+
+func dir(prefix string) part { return is(strings.TrimSuffix(prefix, "/")) }
+
+// pattern is how an own key looks, part by part. A key collides with it if the parts that both have are alike: then it
+// is such a key, a folder of one, or lies below one.
+type pattern struct {
+	parts []part
+	// least is how many parts a key must have of it, and local how many of these the key itself must have, and not the
+	// place of the store. They spare names that people give to other things.
+	least, local int
+}
+
+// own are the keys of logs, backups, groups and stores for files.
+var own = func() (all []pattern) {
+	add := func(parts ...part) { all = append(all, pattern{parts: parts, least: 1, local: 1}) }
+	role, candidate := is(string(Writer), string(Compactor)), CandidateKey("")
+	for _, kind := range Kinds() {
+		switch kind {
+		case KindFormat:
+			add(is(FormatKey))
+		case KindLock, KindCompactorLock:
+			add(is(kind), func(s string) bool { return s == candidate || document(number)(s) })
+		case KindData:
+			add(is(kind), number, number)
+		case KindManifest:
+			add(is(kind), document(number))
+		case KindSegment, KindList:
+			add(is(kind), role, number, isUUID)
+		case KindPin:
+			add(is(kind), document(isUUID))
+		case KindFile:
+			add(is(kind), number, fileName)
+			add(is(kind), dir(strings.TrimPrefix(DeltaPrefix, FilePrefix)), anything)
+		case KindConsumer:
+			all = append(all, pattern{parts: []part{is(kind), document(consumerName.MatchString)}, least: 1, local: 2})
+		case KindTmp:
+			add(is(kind), isUUID)
+		}
+	}
+	add(is(BackupKey))
+	add(dir(GroupPrefix), document(is("group", "head")))
+	add(dir(GroupPrefix), is("member", "call", "assign", "ready", "ack"), anything)
+	add(dir(GroupPrefix), is("call", "ready", "ack"), identity, anything)
+	add(dir(GroupPrefix), is("ack"), identity, number, anything)
+	// In a second store for files.
+	all = append(all, pattern{parts: []part{identity, number, fileName}, least: 2, local: 1})
+	add(is(SharedDir), document(identity))
+	add(is(SharedDir), is(KindTmp), isUUID)
+	return all
+}()
+
+// names are the first parts of the keys of logs, backups, groups and stores for files.
+var names = func() []string {
+	all := []string{
+		FormatKey, BackupKey, strings.TrimSuffix(GroupPrefix, "/"), strings.TrimSuffix(PartitionsPrefix, "/"), CompactorsPrefix, SharedDir,
+		strings.TrimSuffix(strings.TrimPrefix(DeltaPrefix, FilePrefix), "/"),
+	}
+	return append(all, Folders()...)
+}()
+
+// Folders are the folders in which a log keeps its objects.
+func Folders() []string {
+	return slices.DeleteFunc(Kinds(), func(kind string) bool { return kind == KindFormat || kind == KindUnknown })
+}
+
+// dirReserved is the folder in which a store in a directory keeps what is its own.
+const dirReserved = ".fencepost"
+
+// Owned returns which part of a key belongs to a log, a backup, a group or a store for files, empty if none does. Place is
+// what the store calls itself ([store.Traits].Name): a store may be opened within a log, and a log may lie below any
+// folder of a key.
+//
+// guard:own-names. A register, or an election, uses no key that can be an object of a log, nor one that is
+// a folder of such an object or lies below one. Without this check: a log ends in slot 1/2; a script
+// keeps a value in the register data/…1/…2; its write creates the next object of the log; no leader can
+// append after it, and no reader can read past it.
+func Owned(place, key string) string {
+	first, _, _ := strings.Cut(strings.ToLower(key), "/")
+	if slices.Contains(names, first) {
+		return first
+	}
+	return collides(place, key, own)
+}
+
+// OwnedElection is Owned for an election whose keys begin with prefix. The locks of a log are an election's.
+func OwnedElection(place, prefix string) string {
+	first, _, _ := strings.Cut(strings.ToLower(prefix), "/")
+	if slices.Contains(names, first) && prefix != LockPrefix && prefix != CompactorLockPrefix {
+		return first
+	}
+	for _, key := range []string{NumberedKey(prefix, 1), CandidateKey(prefix)} {
+		if what := collides(place, key, foreign); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// foreign are the own keys without those of elections.
+var foreign = slices.DeleteFunc(slices.Clone(own), func(p pattern) bool { return p.parts[0](KindLock) || p.parts[0](KindCompactorLock) })
+
+// collides returns the first part of an own key with which some end of place and key collides.
+func collides(place, key string, own []pattern) string {
+	_, folders, _ := strings.Cut(strings.ToLower(place), "://") // own names need no escapes, so those in it do not matter
+	above := strings.FieldsFunc(folders, func(r rune) bool { return r == '/' })
+	all := append(above, strings.Split(strings.ToLower(key), "/")...) // a file system may ignore case
+	for from := range all {
+		if strings.HasPrefix(all[from], dirReserved) {
+			return dirReserved
+		}
+		inPlace := max(len(above)-from, 0)
+		for _, p := range own {
+			n := min(len(p.parts), len(all)-from)
+			// A store's place is a folder, so no object ends within it.
+			if inPlace >= len(p.parts) || n < p.least || n-inPlace < min(p.local, n) {
+				continue
+			}
+			alike := true
+			for i, part := range p.parts[:n] {
+				alike = alike && part(all[from+i])
+			}
+			if alike {
+				return all[from]
+			}
+		}
+	}
+	return ""
+}
