@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	_ "github.com/fencepost/fencepost/store/dirstore" // file://
 	_ "github.com/fencepost/fencepost/store/memstore" // mem://
@@ -80,6 +81,10 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 	defer stop()
 	if err := reach(ctx, st, layout.FormatKey, s.contact, s.clock, s.logger); err != nil {
 		return err
+	}
+	// Before an election leaves its lock there. The writer reads the format again: all other errors are its.
+	if f, err := manifest.ReadFormat(ctx, st, s.writer.Settle); err == nil && f.Backup {
+		return fmt.Errorf("%w: %s", manifest.ErrBackup, st.Traits().Name)
 	}
 	fenced := 0 // terms in a row that ended by a fenced writer and not by the election
 	for {

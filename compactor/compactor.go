@@ -72,7 +72,7 @@ func New(st store.Store, opts *Options) (*Compactor, error) {
 // It may be stopped at any time: a later call removes what it leaves behind. Errors:
 // [ErrFenced]; fence.ErrCorrupt if the log is damaged, which changes nothing;
 // fence.ErrLimit if the manifest becomes too large; manifest.ErrNotInitialized;
-// manifest.ErrFiles; those of the store and of the election.
+// manifest.ErrFiles; manifest.ErrBackup; those of the store and of the election.
 func (c *Compactor) Once(ctx context.Context) (Report, error) {
 	var report Report
 	err := c.inEpoch(ctx, func(ctx context.Context, p *pass) error {
@@ -150,7 +150,11 @@ func newEpoch(log *state.Log, token fence.Token) (*epoch, error) {
 }
 
 func (c *Compactor) open(ctx context.Context) (*state.Log, error) {
-	return state.Open(ctx, c.st, &state.Options{Files: c.opts.Files, Settle: c.opts.Settle, Clock: c.opts.Clock})
+	log, err := state.Open(ctx, c.st, &state.Options{Files: c.opts.Files, Settle: c.opts.Settle, Clock: c.opts.Clock})
+	if err == nil {
+		err = log.Writable() // before an election leaves its lock there
+	}
+	return log, err
 }
 
 // failed completes an error for the caller: with the cause for which ctx has ended, and

@@ -70,6 +70,9 @@ type step struct {
 // open opens the log.
 func (s *source) open(ctx context.Context, p *Publisher) error {
 	f, err := manifest.ReadFormat(ctx, s.Log, p.opts.Settle)
+	if err == nil && f.Backup {
+		err = fmt.Errorf("%w: %s", manifest.ErrBackup, s.name)
+	}
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ var (
 	// ErrFiles: the store for files is missing, superfluous, or not that of the log. The error
 	// says what to give.
 	ErrFiles = files.ErrStore
+	// ErrBackup: the place is a backup, where nobody but the next backup writes.
+	ErrBackup = errors.New("manifest: this is a backup, which is read only: restore it to a place of its own (`fencepost restore`), and use that")
 	// ErrPinLost: the pin was expired by somebody else, or was not renewed in time. What
 	// it held may be deleted.
 	ErrPinLost = errors.New("manifest: pin lost")

@@ -37,6 +37,9 @@ type Format struct {
 	// Files says that the files of the log's table are in a second store; nil if they are in
 	// the log's own.
 	Files *Files
+	// Backup says that this is a backup of the log: programs may read it, and only a backup of the
+	// same log writes there. Who would write gets [ErrBackup].
+	Backup bool
 	// Probe is what the probe of the store has found.
 	Probe *probe.Report
 }
@@ -50,6 +53,7 @@ type formatDoc struct {
 	Limits   fence.Limits      `json:"limits"`
 	Grace    document.Duration `json:"grace"`
 	Files    *Files            `json:"files,omitempty"`
+	Backup   bool              `json:"backup,omitempty"`
 	Probe    *probe.Report     `json:"probe,omitempty"`
 }
 
@@ -62,8 +66,11 @@ type Files struct {
 	Probe *probe.Report `json:"probe,omitempty"`
 }
 
-// needsFiles is the feature that a program must know to use a log with [Format.Files].
-const needsFiles = "files"
+// The features that a program must know to use a log with [Format.Files], and one with [Format.Backup].
+const (
+	needsFiles  = "files"
+	needsBackup = "backup"
+)
 
 // FileName returns the name that a file has in the store that holds files. It is the key of
 // the file itself, or "<log>/<epoch>/<name>" if that is a second store.
@@ -101,17 +108,17 @@ func ReadFormat(ctx context.Context, st store.Store, settle *store.SettleOptions
 
 // MarshalJSON writes the format as format.json has it.
 func (f Format) MarshalJSON() ([]byte, error) {
-	return json.Marshal(formatDoc{f.Version, f.Requires, f.Log, f.Created, f.Limits, document.Duration(f.Grace), f.Files, f.Probe})
+	return json.Marshal(formatDoc{f.Version, f.Requires, f.Log, f.Created, f.Limits, document.Duration(f.Grace), f.Files, f.Backup, f.Probe})
 }
 
 func (f Format) encode() ([]byte, error) { return document.Encode(layout.FormatKey, f) }
 
 func decodeFormat(body []byte) (Format, error) {
 	var d formatDoc
-	if err := document.Decode(layout.FormatKey, body, &d, needsFiles); err != nil {
+	if err := document.Decode(layout.FormatKey, body, &d, needsFiles, needsBackup); err != nil {
 		return Format{}, err
 	}
-	f := Format{d.Version, d.Requires, d.Log, d.Created, d.Limits, time.Duration(d.Grace), d.Files, d.Probe}
+	f := Format{d.Version, d.Requires, d.Log, d.Created, d.Limits, time.Duration(d.Grace), d.Files, d.Backup, d.Probe}
 	if f.Log == (fence.ID{}) {
 		return Format{}, document.Corrupt(layout.FormatKey, "the log has no id")
 	}
@@ -123,6 +130,12 @@ func decodeFormat(body []byte) (Format, error) {
 	}
 	if named := slices.Contains(f.Requires, needsFiles); named != (f.Files != nil) {
 		return Format{}, document.Corrupt(layout.FormatKey, "it has the member files: %t, and requires that programs know it: %t", f.Files != nil, named)
+	}
+	if f.Backup && f.Files != nil {
+		return Format{}, document.Corrupt(layout.FormatKey, "it has the members backup and files: a backup has its files in itself")
+	}
+	if named := slices.Contains(f.Requires, needsBackup); named != f.Backup {
+		return Format{}, document.Corrupt(layout.FormatKey, "it has the member backup: %t, and requires that programs know it: %t", f.Backup, named)
 	}
 	return f, nil
 }

@@ -96,7 +96,7 @@ func (o *InitOptions) withDefaults() (InitOptions, error) {
 // the store, and refuses one that breaks a promise that the protocol needs. If several
 // processes call it at once, one creates the log and all return the same format.
 //
-// Errors: [ErrOptions]; [ErrFiles]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt],
+// Errors: [ErrOptions]; [ErrFiles]; [ErrBackup]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt],
 // also if there is a log whose format.json is missing.
 func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error) {
 	o, err := opts.withDefaults()
@@ -104,6 +104,14 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 		return Format{}, err
 	}
 	f, err := o.init(ctx, st)
+	// guard:backup-read-only. A place whose format.json says that it is a backup is opened by no writer, compactor or
+	// holder of a pin. Without this check: a job has the wrong URL, and appends to a backup; from then on the
+	// backup has another history than its log; each later backup to there fails, for as long as nobody looks.
+	//
+	//mutant:replace err == nil && f.Backup => false
+	if err == nil && f.Backup {
+		return Format{}, fmt.Errorf("%w: %s", ErrBackup, st.Traits().Name)
+	}
 	if err == nil {
 		err = files.Fit(st, o.Files, f.Files != nil, f.filesHome())
 	}

@@ -132,7 +132,7 @@ func (r *Reader) versions(ctx context.Context) (string, error) {
 // it holds, take a snapshot of its version.
 //
 // Errors: [ErrOptions]; [ErrGone] if the version is pruned; [ErrPinLost] if the store
-// was too slow. It costs two PUTs and a look at the newest manifest.
+// was too slow; manifest.ErrBackup. It costs two PUTs and a look at the newest manifest.
 func (r *Reader) Pin(ctx context.Context, name string, version uint64, ttl time.Duration) (manifest.Pin, error) {
 	switch {
 	case name == "":

@@ -51,6 +51,7 @@ func (r *Reader) Snapshot(ctx context.Context, opts *SnapshotOptions) (*Snapshot
 		return nil, err
 	}
 	o := opts.withDefaults()
+	o.Unpinned = o.Unpinned || r.log.Format().Backup // no compactor is at work there
 	for range searches {
 		s, err := r.snapshot(ctx, o)
 		if !errors.Is(err, errMoved) {

@@ -134,6 +134,9 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 	case err != nil:
 		return false, err
 	}
+	if f.Backup && v.opts.Repair && !v.opts.DryRun {
+		return false, fmt.Errorf("%w: %s. To repair it, run `fencepost backup` again: that copies what is damaged", manifest.ErrBackup, v.st.Traits().Name)
+	}
 	v.report.Log = f.Log
 	v.log = state.With(v.st, f, &state.Options{Files: v.opts.Files, Settle: v.opts.Settle, Clock: v.opts.Clock})
 	v.chain = chain.Source{Store: v.st, Log: f.Log, Limits: f.Limits, Settle: v.opts.Settle}

@@ -9,6 +9,9 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -226,10 +229,59 @@ func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, 
 	if err == nil {
 		err = a.reach(ctx, st)
 	}
+	if err == nil && create {
+		err = a.outside(ctx, raw, st.Traits().Name)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return newWatched(st, a.con), nil
+}
+
+// outside refuses to write in a folder that a log keeps for itself, such as s3://bucket/orders/data. It asks nothing
+// unless the place has a folder with such a name.
+func (a *app) outside(ctx context.Context, raw, name string) error {
+	_, query, _ := strings.Cut(raw, "?")
+	for i, c := range name {
+		if c != '/' || !slices.Contains(layout.Folders(), strings.ToLower(firstPart(name[i+1:]))) {
+			continue
+		}
+		parent := name[:i]
+		if dir, local := strings.CutPrefix(parent, "file://"); local { // to open a directory would leave a folder in it
+			if dir, err := url.PathUnescape(dir); err != nil || !isFile(filepath.Join(dir, layout.FormatKey)) {
+				continue
+			}
+		}
+		if query != "" {
+			parent += "?" + query
+		}
+		st, err := a.opened(ctx, parent, false)
+		if err != nil {
+			continue
+		}
+		if _, err := manifest.ReadFormat(ctx, st, &store.SettleOptions{Reads: 1}); err == nil {
+			return usage("%s lies within the log in %s, which keeps this folder for itself: give another place", name, name[:i])
+		}
+	}
+	return nil
+}
+
+func firstPart(path string) string {
+	part, _, _ := strings.Cut(path, "/")
+	return part
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// writable returns manifest.ErrBackup if st is a backup.
+func writable(ctx context.Context, st store.Store) error {
+	if f, err := manifest.ReadFormat(ctx, st, nil); err == nil && f.Backup {
+		return fmt.Errorf("%w: %s", manifest.ErrBackup, st.Traits().Name)
+	}
+	return nil
 }
 
 // opened opens a store like the method store, and asks nothing of it.

@@ -170,6 +170,9 @@ func (p *appending) run(ctx context.Context) error {
 		}
 		format.Limits = fence.DefaultLimits()
 	}
+	if format.Backup { // before an epoch is won there
+		return fmt.Errorf("%w: %s", manifest.ErrBackup, st.Traits().Name)
+	}
 	if limit := format.Limits.Object; p.batch > limit {
 		return usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
 	}

@@ -159,6 +159,9 @@ func (x *execution) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := writable(ctx, st); err != nil {
+		return err
+	}
 	st = x.gauges.store(st)
 	x.signals = make(chan os.Signal, 64)
 	signal.Notify(x.signals, forwarded()...)

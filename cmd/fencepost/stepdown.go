@@ -39,6 +39,9 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, _, err := a.lockStore(cmd.Context(), args[0], compactor)
+			if err == nil {
+				err = writable(cmd.Context(), st)
+			}
 			if err != nil {
 				return err
 			}

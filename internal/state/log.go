@@ -64,6 +64,14 @@ func Open(ctx context.Context, st store.Store, opts *Options) (*Log, error) {
 	return l, nil
 }
 
+// Writable returns [manifest.ErrBackup] if the log is a backup.
+func (l *Log) Writable() error {
+	if !l.format.Backup {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", manifest.ErrBackup, l.st.Traits().Name)
+}
+
 // With returns the log in st whose format is already known.
 func With(st store.Store, f manifest.Format, opts *Options) *Log {
 	l := &Log{st: st, format: f, opts: *cmp.Or(opts, &Options{})}
@@ -157,6 +165,8 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 			}
 			return nil, fmt.Errorf("%w: manifest %d was there, and the newest that %s lists is %d; are there rules that delete objects, or a cache?",
 				fence.ErrCorrupt, atLeast, l.st.Traits().Name, high)
+		case high == 0 && l.format.Backup:
+			return nil, fmt.Errorf("%w: the backup in %s is not complete, since its manifest comes last: run `fencepost backup` again", manifest.ErrNotInitialized, l.st.Traits().Name)
 		case high == 0:
 			return l.initial(), nil
 		}

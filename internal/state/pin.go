@@ -88,6 +88,9 @@ type Pin struct {
 // what it has made.
 func (l *Log) Pin(ctx context.Context, opts *PinOptions) (*Pin, error) {
 	o, err := opts.withDefaults()
+	if err == nil {
+		err = l.Writable()
+	}
 	if err != nil {
 		return nil, err
 	}

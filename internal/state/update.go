@@ -36,6 +36,9 @@ func (l *Log) Updater(role layout.Role, token fence.Token) (*Updater, error) {
 	if !token.Valid() {
 		return nil, fmt.Errorf("state: the zero token gives no right to write; tokens come from an election, or from fence.NewToken with an epoch of at least 1")
 	}
+	if err := l.Writable(); err != nil {
+		return nil, err
+	}
 	if token.Epoch() == math.MaxUint64 {
 		return nil, fmt.Errorf("state: epoch %d leaves no room for a successor; use a lower number", token.Epoch())
 	}

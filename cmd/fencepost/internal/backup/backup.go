@@ -22,7 +22,7 @@ import (
 )
 
 // NoteKey is the object of a backup that says what it is. A log does not have it.
-const NoteKey = "backup.json"
+const NoteKey = layout.BackupKey
 
 // note is the document NoteKey.
 type note struct {
@@ -70,6 +70,8 @@ type Report struct {
 	Objects int   `json:"objects"`
 	Present int   `json:"present"`
 	Bytes   int64 `json:"bytes"`
+	// Strange counts the objects of a backup that a restore has left out, since no backup has objects of these names.
+	Strange int `json:"strange,omitempty"`
 	// Healed counts those that were there, but damaged, and were copied again.
 	Healed int `json:"healed,omitempty"`
 	// ServerSide says that the store copied by itself.
@@ -114,7 +116,7 @@ func (o *Options) defaults() Options {
 const attempts = 5
 
 // Make makes a backup of the log in from, or goes on with one, or brings one up to date. The
-// destination must be empty or hold a backup of the same log. Until it is done a pin keeps
+// destination must be empty or hold a backup of the same log. It says first that it is a backup: who would write there gets manifest.ErrBackup. Until it is done a pin keeps
 // the version; a later call goes on with it. The backup has the files of the table in itself,
 // also if the log keeps them in a second store. manifest.ErrFiles means that this store was not
 // given.
@@ -134,6 +136,9 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 	// Files that were moved since must not be looked for in their old place.
 	if _, err := log.CheckFiles(ctx, false); err != nil {
 		return nil, err
+	}
+	if err := log.Writable(); err != nil {
+		return nil, fmt.Errorf("%w. Or copy all its objects by other means: a copy of a backup is a backup", err)
 	}
 	format := log.Format()
 	b := &making{Options: o, transfer: begin(from, to, &Report{Log: format.Log}, &o), source: log, reader: r, format: format}
@@ -243,6 +248,8 @@ type making struct {
 	listed map[string]bool // what the log had of the chain
 	// noted is the object version of the note, empty if there is none.
 	noted store.Version
+	// marked says that this call has created format.json.
+	marked bool
 }
 
 // pinName is the name of the pin of a backup.
@@ -267,7 +274,7 @@ func (b *making) prepare(ctx context.Context) (err error) {
 	case err != nil && begun:
 		return fmt.Errorf("%w: %s", errOvertaken, b.to.Traits().Name)
 	case err != nil:
-		if len(b.have) > 0 {
+		if _, formatted := b.have[layout.FormatKey]; len(b.have) > 1 || len(b.have) == 1 && !formatted {
 			return fmt.Errorf("%s is not empty, and holds no backup: give a place of its own", b.to.Traits().Name)
 		}
 	default:
@@ -277,6 +284,9 @@ func (b *making) prepare(ctx context.Context) (err error) {
 		if b.note.Log != b.format.Log {
 			return fmt.Errorf("%s holds a backup of log %v, and this is log %v", b.to.Traits().Name, b.note.Log, b.format.Log)
 		}
+	}
+	if err := b.claim(ctx); err != nil {
+		return err
 	}
 	return b.restart(ctx)
 }
@@ -391,11 +401,13 @@ func (b *making) run(ctx context.Context) error {
 			return err
 		}
 	}
-	// The manifest after all that it names, and last what makes the copy a log.
+	// The manifest after all that it names: with it the copy can be read.
 	if err := b.all(ctx, []item{{key: layout.ManifestKey(b.m.Version), size: -1}}); err != nil {
 		return err
 	}
-	return b.copyFormat(ctx)
+	b.done.Add(b.have[layout.FormatKey])
+	b.count(layout.FormatKey, b.have[layout.FormatKey], !b.marked)
+	return nil
 }
 
 // chain copies the objects from the floor on.

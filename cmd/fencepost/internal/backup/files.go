@@ -49,41 +49,6 @@ func apart(second, backup store.Store) error {
 	return fmt.Errorf("the backup in %s and the store for files, %s, lie one within the other: who cleans up the table would delete the backup. Give each a prefix of its own", backup.Traits().Name, second.Traits().Name)
 }
 
-// copyFormat makes the backup a log, with its files in its own store.
-func (b *making) copyFormat(ctx context.Context) error {
-	f := b.format
-	f.Files, f.Requires = nil, without(f.Requires, needsFiles)
-	size, there := b.present(layout.FormatKey)
-	switch {
-	case !there && b.format.Files == nil:
-		return b.all(ctx, []item{{key: layout.FormatKey, size: -1}})
-	case !there:
-		return b.createFormat(ctx, &f)
-	}
-	b.count(layout.FormatKey, size, true) // a log that was restored from this backup has another one
-	if _, err := manifest.ReadFormat(ctx, b.to, nil); !errors.Is(err, fence.ErrCorrupt) {
-		return err
-	}
-	if b.format.Files == nil {
-		return b.heal(ctx, item{key: layout.FormatKey, size: -1})
-	}
-	b.wasDamaged(layout.FormatKey)
-	body, err := document.Encode(layout.FormatKey, f)
-	if err != nil {
-		return err
-	}
-	return replace(ctx, b.to, layout.FormatKey, body)
-}
-
-func without(all []string, name string) (rest []string) {
-	for _, s := range all {
-		if s != name {
-			rest = append(rest, s)
-		}
-	}
-	return rest
-}
-
 // createFormat writes a format.json that is not that of the other place.
 func (t *transfer) createFormat(ctx context.Context, f *manifest.Format) error {
 	body, err := document.Encode(layout.FormatKey, f)
@@ -171,8 +136,7 @@ func (t *transfer) claim(ctx context.Context, f *manifest.Format, source map[str
 	if !m.Of(home) {
 		return taken(second, f.Log, cmp.Or(m.Where, m.Home))
 	}
-	f.Requires = append(without(f.Requires, needsFiles), needsFiles)
-	f.Files = &manifest.Files{Store: second.Traits().Name, Probe: m.Probe}
+	*f = asLog(*f, &manifest.Files{Store: second.Traits().Name, Probe: m.Probe})
 	// Again, now that no other restore can begin: since the first listing another one may have
 	// come and gone. Its files are not this log's.
 	maps.DeleteFunc(t.have, func(key string, _ int64) bool { return strings.HasPrefix(key, layout.FilePrefix) })

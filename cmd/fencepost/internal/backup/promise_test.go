@@ -255,7 +255,7 @@ func TestLostEnd(t *testing.T) {
 	begun(t, src)
 	losing := faultstore.New(to, nil)
 	met := losing.BeforeFirst(func(op faultstore.Op) bool {
-		return op.Kind == faultstore.Put && op.Key == layout.FormatKey
+		return op.Kind == faultstore.Put && layout.KindOf(op.Key) == layout.KindManifest
 	}, func(context.Context) { lose(t, to, 1) })
 	_, err := backup.Make(t.Context(), src, losing, nil)
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/fencepost/fencepost/fence"
@@ -50,6 +51,9 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 		return nil, err
 	}
 	_, there := t.have[layout.FormatKey]
+	if _, noted := t.have[NoteKey]; noted {
+		return nil, fmt.Errorf("%s is not empty: it has a backup; nothing was copied; restore to an empty place", to.Traits().Name)
+	}
 	if !there {
 		err = t.ownFiles()
 	}
@@ -151,6 +155,7 @@ func (t *transfer) listed(ctx context.Context, n restored) (items []item, source
 		return nil, nil, err
 	}
 	maps.DeleteFunc(source, func(key string, _ int64) bool { return n.later(key) })
+	t.leaveOut(source)
 	for _, key := range oldLocks(source) {
 		delete(source, key)
 	}
@@ -173,6 +178,49 @@ func (t *transfer) listed(ctx context.Context, n restored) (items []item, source
 	return items, source, nil
 }
 
+// leaveOut takes away what no backup has, and tells people. It would become a part of the log otherwise: a pin that nobody
+// releases, a position of a consumer, a Delta table, or a program of somebody else.
+//
+// guard:restore-own. A restore copies only objects of the kinds that a backup has. Without this check: somebody adds
+// the position of a consumer to a backup; the restored log has it; the consumer begins after records that
+// it has never seen.
+func (t *transfer) leaveOut(source map[string]int64) {
+	var strange []string
+	for key := range source {
+		if key == NoteKey || key == layout.FormatKey || strings.HasPrefix(key, layout.TmpPrefix) {
+			continue
+		}
+		if !inBackups(key) {
+			strange = append(strange, key)
+			delete(source, key)
+		}
+	}
+	if t.report.Strange = len(strange); t.report.Strange == 0 {
+		return
+	}
+	slices.Sort(strange)
+	first := strange[:min(len(strange), 3)]
+	more := ""
+	if n := len(strange) - len(first); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	t.note("left out what is in %s and no part of a backup: %q%s", t.from.Traits().Name, first, more)
+}
+
+// inBackups reports whether a backup may have an object of this name.
+func inBackups(key string) bool {
+	switch layout.KindOf(key) {
+	case layout.KindLock, layout.KindCompactorLock:
+		prefix, _, _ := strings.Cut(key, "/")
+		return key != layout.CandidateKey(prefix+"/")
+	case layout.KindData, layout.KindManifest, layout.KindSegment, layout.KindList:
+		return true
+	case layout.KindFile:
+		return !strings.HasPrefix(key, layout.DeltaPrefix)
+	}
+	return false
+}
+
 // restore copies, checks the copy, and then makes it a log. If the copy is not sound, it never becomes one:
 // nobody can append to it, and a later call goes on.
 func (t *transfer) restore(ctx context.Context, n restored, items []item, source map[string]int64, o *Options) error {
@@ -180,7 +228,7 @@ func (t *transfer) restore(ctx context.Context, n restored, items []item, source
 	if err != nil {
 		return err
 	}
-	t.limits = f.Limits
+	f, t.limits = asLog(f, nil), f.Limits
 	second := o.Files
 	if second != nil { // rules for what others keep there do not matter
 		second = files.View(second, f.Log)
@@ -326,6 +374,8 @@ func recheck(ctx context.Context, to store.Store, n restored, report *Report, o 
 	switch {
 	case err != nil:
 		return err
+	case f.Backup:
+		return fmt.Errorf("%s is not empty: it has a backup; nothing was copied; restore to an empty place", name)
 	case f.Log != n.Log:
 		return fmt.Errorf("there is another log in %s: log %v, and the backup is of log %v; nothing was copied; restore to an empty place", name, f.Log, n.Log)
 	}

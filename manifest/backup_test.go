@@ -1,0 +1,53 @@
+package manifest
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// TestGoldenBackup: the format of a backup. A program that does not know what a backup is refuses it.
+func TestGoldenBackup(t *testing.T) {
+	f := testFormat()
+	f.Requires, f.Backup = []string{"backup"}, true
+	b, err := f.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fixture.Golden(t, "format-backup.json", b)
+	if !bytes.Equal(b, want) {
+		t.Errorf("encoded\n%s\nthe file has\n%s", b, want)
+	}
+	if got, err := decodeFormat(want); err != nil || !reflect.DeepEqual(got, f) {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
+	for old, says := range map[string]string{
+		`"requires": [` + "\n" + `  "backup"` + "\n ]": "the member backup: true, and requires that programs know it: false",
+		`"backup": true`: "the member backup: false",
+	} {
+		bad := bytes.Replace(want, []byte(old), []byte(`"x": 1`), 1)
+		if bytes.Equal(bad, want) {
+			t.Fatalf("%s is not there", old)
+		}
+		_, err := decodeFormat(document.Sum(layout.FormatKey, bad))
+		fixture.WantErr(t, err, fence.ErrCorrupt, says)
+	}
+	if err := document.Decode(layout.FormatKey, want, new(formatDoc), needsFiles); err == nil {
+		t.Error("a program without backups reads it")
+	}
+	both := bytes.Replace(want, []byte(`"backup": true`), []byte(`"backup": true, "files": {"store":"s3://lake/table"}`), 1)
+	both = bytes.Replace(both, []byte(`  "backup"`), []byte(`  "backup", "files"`), 1)
+	_, err = decodeFormat(document.Sum(layout.FormatKey, both))
+	fixture.WantErr(t, err, fence.ErrCorrupt, "a backup has its files in itself")
+	// guard:backup-read-only.
+	st := memstore.New(nil)
+	fixture.Put(t, st, layout.FormatKey, want)
+	_, err = quickInit(t.Context(), st)
+	fixture.WantErr(t, err, ErrBackup, "fencepost restore")
+}
