@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"sync"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -106,6 +107,80 @@ func (t tail) ReadAt(p []byte, at int64) (int, error) {
 	return n, nil
 }
 
+// largeFooter is held while a large footer is decoded, so that sixteen at once do not take the memory of
+// sixteen.
+var largeFooter sync.Mutex
+
+// What a footer may make the library allocate: some memory, and some for each of its bytes. The footer of
+// a file with many columns takes about a third of that.
+const (
+	footerMemory  = 16 << 20
+	memoryPerByte = 32
+)
+
+// checkFooter checks a footer before the library decodes it.
+//
+// guard:delta-footer-lengths. Every list, text and level of a Parquet footer fits the bytes that are left,
+// and all together fit a bound, before the Parquet library sees the footer. The library allocates
+// what a length claims. Without this check: somebody commits a file of 27 bytes, whose footer
+// claims a schema of 2 billion elements; the publisher reads it, and the process runs out of
+// memory, which no recover catches; each publisher of that table ends in the same way, and none
+// says which file it was.
+//
+//mutant:body return nil
+func checkFooter(end []byte) error {
+	n := int64(len(end)) - 8
+	if n < 4 {
+		return errCut
+	}
+	long := int64(binary.LittleEndian.Uint32(end[n:]))
+	if long > n {
+		return fmt.Errorf("its footer claims %d bytes, and %d are there", long, n)
+	}
+	t := &thrift{b: end[n-long : n], afford: footerMemory + memoryPerByte*long}
+	columns, groups := 0, []int(nil)
+	err := t.fields(func(id int, typ byte) error {
+		switch id {
+		case 2:
+			all, err := t.elements(typ)
+			if err == nil {
+				err = leaves(all, func([]element) { columns++ })
+			}
+			return err
+		case 4:
+			return t.structs(typ, 256, func() error {
+				n, err := t.chunks()
+				groups = append(groups, n)
+				return err
+			})
+		}
+		return t.skip(typ)
+	})
+	if err != nil {
+		return err
+	}
+	for _, n := range groups {
+		if n != columns {
+			return fmt.Errorf("a row group has %d columns, and the schema %d", n, columns)
+		}
+	}
+	return nil
+}
+
+// chunks reads a row group, and returns how many columns it has.
+func (t *thrift) chunks() (n int, err error) {
+	err = t.fields(func(id int, typ byte) error {
+		if id != 1 {
+			return t.skip(typ)
+		}
+		return t.structs(typ, 768, func() error {
+			n++
+			return t.skip(thriftStruct)
+		})
+	})
+	return n, err
+}
+
 func decodeFooter(end []byte, size int64) (f *footer, err error) {
 	// The library panics on some footers that are damaged.
 	defer func() {
@@ -113,6 +188,13 @@ func decodeFooter(end []byte, size int64) (f *footer, err error) {
 			f, err = nil, fmt.Errorf("%v", r)
 		}
 	}()
+	if err := checkFooter(end); err != nil {
+		return nil, err
+	}
+	if len(end) > footerGuess {
+		largeFooter.Lock()
+		defer largeFooter.Unlock()
+	}
 	file, err := parquet.OpenFile(tail{end, size}, size, parquet.SkipMagicBytes(true), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return nil, err
