@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -135,48 +134,44 @@ func given[T any](p *T) (v T) {
 }
 
 // decodeCheckpoint reads the checkpoint of a version, also one of another program if it has
-// the same columns. It does not check that the state is right.
-func decodeCheckpoint(version int64, body []byte) (s *state, err error) {
-	bad := func(err error) error {
-		return fmt.Errorf("%w: %s cannot be read: %w", ErrDamaged, checkpointKey(version), err)
-	}
-	// The library panics on some bytes that are no Parquet file.
-	defer func() {
-		if r := recover(); r != nil {
-			s, err = nil, bad(fmt.Errorf("%v", r))
-		}
-	}()
-	f, err := parquet.OpenFile(bytes.NewReader(body), int64(len(body)), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
-	if err != nil {
-		return nil, bad(err)
-	}
-	if most := int64(len(body)); f.NumRows() > most {
-		return nil, bad(fmt.Errorf("it claims to have %d rows in %d bytes", f.NumRows(), most))
-	}
-	r := parquet.NewGenericReader[row](f)
-	defer func() { _ = r.Close() }() // it holds only memory
-	s = newState()
+// the same columns. It does not check that the state is right. It takes memory in proportion to body,
+// whatever that claims.
+func decodeCheckpoint(version int64, body []byte) (*state, error) {
+	s := newState()
 	s.version = version
-	for rows := make([]row, 256); ; {
-		clear(rows)
-		n, err := r.Read(rows)
-		for i := range rows[:n] {
-			if err := s.row(&rows[i]); err != nil {
-				return nil, bad(err)
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, bad(err)
-		}
-	}
-	if s.meta == nil || s.protocol == nil {
-		return nil, bad(errors.New("it has no metaData or no protocol"))
+	if err := s.readRows(body); err != nil {
+		return nil, fmt.Errorf("%w: %s cannot be read: %w", ErrDamaged, checkpointKey(version), err)
 	}
 	s.sum = s.total()
 	return s, nil
+}
+
+func (s *state) readRows(body []byte) error {
+	f, err := openParquet(body)
+	if err != nil {
+		return err
+	}
+	rows := &rowReader{file: f, found: map[string][]*fileColumn{}}
+	for range f.rows {
+		r := rows.next()
+		if rows.err != nil {
+			return rows.err
+		}
+		if err := s.row(&r); err != nil {
+			return err
+		}
+	}
+	for _, columns := range rows.found {
+		for _, c := range columns {
+			if more, err := c.peek(); more || err != nil {
+				return c.wrong(errors.Join(errors.New("it has more values than rows"), err))
+			}
+		}
+	}
+	if s.meta == nil || s.protocol == nil {
+		return errors.New("it has no metaData or no protocol")
+	}
+	return nil
 }
 
 func (s *state) row(r *row) error {

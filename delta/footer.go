@@ -118,16 +118,7 @@ const (
 	memoryPerByte = 32
 )
 
-// checkFooter checks a footer before the library decodes it.
-//
-// guard:delta-footer-lengths. Every list, text and level of a Parquet footer fits the bytes that are left,
-// and all together fit a bound, before the Parquet library sees the footer. The library allocates
-// what a length claims. Without this check: somebody commits a file of 27 bytes, whose footer
-// claims a schema of 2 billion elements; the publisher reads it, and the process runs out of
-// memory, which no recover catches; each publisher of that table ends in the same way, and none
-// says which file it was.
-//
-//mutant:body return nil
+// checkFooter checks that the library can decode a footer in memory that is in proportion to it.
 func checkFooter(end []byte) error {
 	n := int64(len(end)) - 8
 	if n < 4 {
@@ -188,6 +179,12 @@ func decodeFooter(end []byte, size int64) (f *footer, err error) {
 			f, err = nil, fmt.Errorf("%v", r)
 		}
 	}()
+	// guard:delta-footer-lengths. Every list, text and level of a Parquet footer fits the bytes that are
+	// left, and all together fit a bound, before the Parquet library sees the footer. The library
+	// allocates what a length claims. Without this check: somebody commits a file of 27 bytes, whose
+	// footer claims a schema of 2 billion elements; the publisher reads it, and the process runs out of
+	// memory, which no recover catches; each publisher of that table ends in the same way, and none says
+	// which file it was.
 	if err := checkFooter(end); err != nil {
 		return nil, err
 	}

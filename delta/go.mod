@@ -7,6 +7,7 @@ replace github.com/fencepost/fencepost => ..
 require (
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
 	github.com/google/uuid v1.6.0
+	github.com/klauspost/compress v1.20.3
 	github.com/parquet-go/parquet-go v0.32.0
 	go.uber.org/zap v1.28.0
 	golang.org/x/sync v0.24.0
@@ -14,7 +15,6 @@ require (
 
 require (
 	github.com/andybalholm/brotli v1.2.2 // indirect
-	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/parquet-go/bitpack v1.0.0 // indirect
 	github.com/parquet-go/jsonlite v1.0.0 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
