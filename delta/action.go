@@ -125,21 +125,24 @@ func encodeCommit(actions []action) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// decodeCommit reads the actions of a commit. Actions of a kind that this package does not
-// know are returned empty: the state does not fit then, unless they change nothing.
+// decodeCommit reads the actions of a commit. It leaves out actions of a kind that this package does
+// not know: the state does not fit then, unless they change nothing.
 func decodeCommit(key string, body []byte) ([]action, error) {
 	var actions []action
-	for n, line := range bytes.Split(body, []byte("\n")) {
-		if len(bytes.TrimSpace(line)) == 0 {
+	n, some := 0, false
+	for line := range bytes.SplitSeq(body, []byte("\n")) {
+		if n++; len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		var a action
 		if err := json.Unmarshal(line, &a); err != nil {
-			return nil, fmt.Errorf("%w: %s, line %d: %w", ErrDamaged, key, n+1, err)
+			return nil, fmt.Errorf("%w: %s, line %d: %w", ErrDamaged, key, n, err)
 		}
-		actions = append(actions, a)
+		if some = true; a != (action{}) {
+			actions = append(actions, a)
+		}
 	}
-	if len(actions) == 0 {
+	if !some {
 		return nil, fmt.Errorf("%w: %s has no action", ErrDamaged, key)
 	}
 	return actions, nil

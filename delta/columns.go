@@ -17,10 +17,13 @@ import (
 // The columns of a checkpoint are read here, and not by the Parquet library: that unpacks a page without
 // a bound, and copies the value of a dictionary for each row that has it.
 
-// What a checkpoint may take, in bytes: some memory, and some for each of its bytes.
+// What a checkpoint may take, in bytes: some memory, and some for each of its bytes. One of a real table
+// takes up to 25 for each of its bytes, of which the names of files are the most.
 const (
 	checkpointMemory = 64 << 20
 	checkpointFactor = 64
+	// maxText bounds each text. The longest is the schema of the table.
+	maxText = 4 << 20
 )
 
 // chunk is a part of a column, in the row group with the same number.
@@ -57,7 +60,7 @@ type fileColumn struct {
 
 func (f *parquetFile) pay(bytes int64) error {
 	if f.afford -= bytes; f.afford < 0 {
-		return fmt.Errorf("it unpacks to much more than %d bytes should", len(f.body))
+		return errors.New("it unpacks to far more than a checkpoint of its size does")
 	}
 	return nil
 }
@@ -250,6 +253,9 @@ func (c *fileColumn) next() (v value, ok bool, err error) {
 	if v, err = c.vals.next(); err != nil {
 		return value{}, false, c.wrong(err)
 	}
+	if len(v.text) > maxText {
+		return value{}, false, c.wrong(fmt.Errorf("it has a value of %d bytes; at most %d are possible", len(v.text), maxText))
+	}
 	return v, true, c.file.pay(int64(len(v.text)))
 }
 
@@ -265,7 +271,9 @@ func (c *fileColumn) page() error {
 		return err
 	}
 	c.rest = t.b
-	if h.unpacked < 0 || h.values < 0 || int64(h.values) > c.chunk.values {
+	// More values than that cannot be paid for.
+	most := min(c.chunk.values, c.file.rows+c.file.afford/elementMemory)
+	if h.unpacked < 0 || h.values < 0 || h.values > most {
 		return fmt.Errorf("a page claims %d bytes with %d values", h.unpacked, h.values)
 	}
 	levels := int64(0)
@@ -431,8 +439,8 @@ func (f *parquetFile) unpack(codec int64, b []byte, size int64) (out []byte, err
 	switch {
 	case size == 0:
 		return nil, nil // nothing but nulls
-	case codec == 0 && int64(len(b)) == size:
-		return b, nil
+	case codec == 0:
+		out = b
 	case codec == 1:
 		if n, err := snappy.DecodedLen(b); err != nil || int64(n) != size {
 			return nil, fmt.Errorf("it unpacks to %d bytes instead of %d: %w", n, size, errors.Join(err, errCut))
@@ -452,7 +460,7 @@ func (f *parquetFile) unpack(codec int64, b []byte, size int64) (out []byte, err
 			out, err = f.unzstd.DecodeAll(b, make([]byte, 0, size))
 		}
 	default:
-		return nil, fmt.Errorf("its compression %d is not read here: use Snappy, Zstandard, gzip or none", codec)
+		return nil, fmt.Errorf("its compression %d is not read: use Snappy, Zstandard, gzip or none", codec)
 	}
 	if err == nil && int64(len(out)) != size {
 		err = errCut

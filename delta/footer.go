@@ -115,7 +115,7 @@ var largeFooter sync.Mutex
 // a file with many columns takes about a third of that.
 const (
 	footerMemory  = 16 << 20
-	memoryPerByte = 32
+	memoryPerByte = 48
 )
 
 // checkFooter checks that the library can decode a footer in memory that is in proportion to it.
@@ -164,7 +164,7 @@ func (t *thrift) chunks() (n int, err error) {
 		if id != 1 {
 			return t.skip(typ)
 		}
-		return t.structs(typ, 768, func() error {
+		return t.structs(typ, 704, func() error {
 			n++
 			return t.skip(thriftStruct)
 		})

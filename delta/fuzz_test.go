@@ -3,6 +3,7 @@ package delta
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
@@ -47,7 +48,8 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// FuzzCheckpoint: whatever the bytes, there is a state whose checksum is right, or an error.
+// FuzzCheckpoint: whatever the bytes, there is a state whose checksum is right, or an error. What that
+// takes is bounded.
 func FuzzCheckpoint(f *testing.F) {
 	body, err := encodeCheckpoint(small(), 0)
 	if err != nil {
@@ -55,9 +57,15 @@ func FuzzCheckpoint(f *testing.F) {
 	}
 	f.Add(body)
 	f.Add([]byte("PAR1PAR1"))
+	pages := page2(smallRows, 0, 2, nil, run(smallRows, 0), nil)
+	f.Add(withPages(f, "add.path", 0, nil, pages...))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		s, err := decodeCheckpoint(3, body)
+		var s *state
+		var err error
+		n := allocated(func() { s, err = decodeCheckpoint(3, body) })
 		switch {
+		case n > checkpointBound(len(body)):
+			t.Errorf("%d bytes took %d", len(body), n)
 		case err != nil && !errors.Is(err, ErrDamaged):
 			t.Errorf("%v", err)
 		case err == nil && s.sum != s.total():
@@ -79,7 +87,11 @@ func FuzzCommit(f *testing.F) {
 	f.Add(body)
 	f.Add([]byte(`{"add":{"path":"../x"}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		actions, err := decodeCommit("key", body)
+		var actions []action
+		var err error
+		if n := allocated(func() { actions, err = decodeCommit("key", body) }); n > 1<<20+100*int64(len(body)) {
+			t.Errorf("%d bytes took %d", len(body), n)
+		}
 		if err != nil {
 			if !errors.Is(err, ErrDamaged) {
 				t.Error(err)
@@ -93,7 +105,7 @@ func FuzzCommit(f *testing.F) {
 	})
 }
 
-// FuzzFooter: whatever the bytes, there is a schema or an error.
+// FuzzFooter: whatever the bytes, there is a schema or an error. What that takes is bounded.
 func FuzzFooter(f *testing.F) {
 	var b bytes.Buffer
 	w := parquet.NewGenericWriter[row](&b)
@@ -108,8 +120,24 @@ func FuzzFooter(f *testing.F) {
 		if len(end) < 12 {
 			return
 		}
-		if foot, err := decodeFooter(end, int64(len(end))); err == nil && (foot.schema == nil || foot.stats == "") {
+		var foot *footer
+		var err error
+		if n := allocated(func() { foot, err = decodeFooter(end, int64(len(end))) }); n > footerBound(len(end)) {
+			t.Errorf("%d bytes took %d", len(end), n)
+		}
+		if err == nil && (foot.schema == nil || foot.stats == "") {
 			t.Error("neither an error nor a schema")
+		}
+	})
+}
+
+// FuzzSchema: whatever the text of a schema, reading it takes a bounded amount.
+func FuzzSchema(f *testing.F) {
+	f.Add(small().meta.Schema)
+	f.Add(strings.Repeat(`{"type":{"type":"array","elementType":`, 100))
+	f.Fuzz(func(t *testing.T, text string) {
+		if n := allocated(func() { _, _ = decodeSchema(text) }); n > 1<<20+200*4*maxLevels*int64(len(text)) {
+			t.Errorf("%d bytes took %d", len(text), n)
 		}
 	})
 }

@@ -99,10 +99,36 @@ func column(name string, of dataType) field {
 
 func decodeSchema(text string) (*schema, error) {
 	s := &schema{}
-	if err := json.Unmarshal([]byte(text), s); err != nil {
+	err := shallow(text)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), s)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: the schema of the table cannot be read: %w; restore the table from a backup, or publish to a new place", ErrDamaged, err)
 	}
 	return s, nil
+}
+
+// shallow refuses JSON with more levels than the schema of a file can have. Each level is read again for
+// each one above it.
+func shallow(text string) error {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > 4*maxLevels {
+				return fmt.Errorf("it has more than %d levels", 4*maxLevels)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
 }
 
 func (s *schema) String() string {
@@ -258,8 +284,8 @@ func logical(t parquet.Type) format.LogicalTypeValue {
 // primitive returns the name of Delta's type, or what to do if there is none.
 func primitive(k parquet.Kind, meaning format.LogicalTypeValue) (name, why string) {
 	if d, ok := meaning.(*format.DecimalType); ok {
-		if d.Precision > 38 {
-			return "", "a decimal has at most 38 digits"
+		if d.Precision > 38 || d.Scale < 0 || d.Scale > d.Precision {
+			return "", "a decimal has at most 38 digits, and no more after the point than in all"
 		}
 		return fmt.Sprintf("decimal(%d,%d)", d.Precision, d.Scale), ""
 	}

@@ -26,8 +26,10 @@ const (
 	// loadTries bounds how often a load begins again because versions were deleted while it
 	// read them.
 	loadTries = 8
-	// atOnce is how many objects are read at the same time.
-	atOnce = 16
+	// atOnce is how many objects are read at the same time, and bytesAtOnce how many bytes, if
+	// that is more than one object.
+	atOnce      = 16
+	bytesAtOnce = 64 << 20
 )
 
 // table is the Delta log in a store.
@@ -254,7 +256,7 @@ func (t *table) followTo(ctx context.Context, s *state, l *listing, to int64) er
 	}
 	for s.version < to {
 		first := s.version + 1
-		n := min(to-s.version, atOnce)
+		n := l.together(first, min(to-s.version, atOnce))
 		bodies := make([][]action, n)
 		g, gctx := errgroup.WithContext(ctx)
 		for i := range bodies {
@@ -277,6 +279,17 @@ func (t *table) followTo(ctx context.Context, s *state, l *listing, to int64) er
 		}
 	}
 	return nil
+}
+
+// together returns how many commits from a version on can be in memory at once: one, or up to most.
+func (l *listing) together(first, most int64) int64 {
+	bytes := int64(0)
+	for n := range most {
+		if bytes += l.commits[first+n].Size; n > 0 && bytes > bytesAtOnce {
+			return n
+		}
+	}
+	return most
 }
 
 // step applies a commit and checks that it proves the result.

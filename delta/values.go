@@ -2,7 +2,6 @@ package delta
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 )
 
@@ -305,5 +304,5 @@ func newValues(b []byte, kind, encoding int64, most int, dictionary []value) (va
 		texts, err := lengths.end()
 		return &lengthsReader{lengths, string(texts)}, err
 	}
-	return nil, errors.New("its encoding is not read here")
+	return nil, fmt.Errorf("its encoding %d is not read", encoding)
 }

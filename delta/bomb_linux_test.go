@@ -1,0 +1,19 @@
+package delta
+
+import (
+	"runtime/debug"
+	"slices"
+	"syscall"
+	"testing"
+)
+
+// limitMemory limits the addresses of this process. The race detector needs more than any limit.
+func limitMemory(t *testing.T, bytes uint64) {
+	t.Helper()
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		return
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: bytes, Max: bytes}); err != nil {
+		t.Fatal(err)
+	}
+}
