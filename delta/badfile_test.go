@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 )
 
 // A file cannot be in the table, and an edit removes it, at once or some edits later. The edits from the
@@ -72,6 +75,57 @@ func TestOneOfTwoBadFilesIsRemoved(t *testing.T) {
 		k.rows(1, second)
 		if r := k.publish(p); r.Version != 2 || r.Files != len(k.live()) {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// claim is a Parquet file whose schema claims to have two billion elements.
+const claim = "PAR1\x15\x02\x19\xfc\xff\xff\xff\xff\x07\x00\x00\x00\x00\x00\x00\x0f\x00\x00\x00PAR1"
+
+// A file claims more than it has. Nobody runs out of memory: a leader that is given the file leaves it
+// out, and goes on; a publisher names it, publishes the other source, and goes on when an edit has
+// removed it.
+func TestFileThatClaimsMore(t *testing.T) {
+	if !delta.InChild(t) {
+		return
+	}
+	inLake(t, func(t *testing.T, k *lake) {
+		p := k.publisher(nil, nil)
+		k.rows(1)
+		k.publish(p)
+		w, err := delta.NewWriter[order](t.Context(), k.w, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if err := w.WriteParquet(t.Context(), strings.NewReader(claim), int64(len(claim)), nil); err == nil || !strings.Contains(err.Error(), "no Parquet file") {
+			t.Errorf("%v", err)
+		}
+		if err := errors.Join(w.Write(t.Context(), []order{{ID: 9}}), w.Commit(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		key := k.raw([]byte(claim), nil)
+		for range 2 {
+			if r, err := p.Publish(t.Context()); err != nil || !errors.Is(r.Err(), delta.ErrSource) || !strings.Contains(r.Err().Error(), strings.TrimPrefix(key, "file/")) {
+				t.Fatalf("%+v, %v", r, err)
+			}
+		}
+		k.rows(1, key)
+		if r := k.publish(p); r.Files != len(k.live()) {
+			t.Errorf("%+v", r)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		root, sources, all := fleet(t, 2)
+		p, err := delta.Open(t.Context(), root, sources, &delta.Options{Settle: logtest.Quick, Clock: clock.Go()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commitTo(t, all[1], []order{{ID: 1}})
+		bad := &lake{Log: &logtest.Log{TB: t}, w: all[0]}
+		bad.raw([]byte(claim), nil)
+		if r, err := p.Publish(t.Context()); err != nil || r.Files != 1 || !errors.Is(r.Sources[0].Err, delta.ErrSource) || r.Sources[1].Err != nil {
+			t.Errorf("%+v, %v", r, err)
 		}
 	})
 }

@@ -75,6 +75,7 @@ var damages = map[string]damage{
 	"the checkpoint is corrupt":                {do: func(k *lake) { k.flip(checkpointName(100)) }, hook: "100.checkpoint.parquet: it does not fit"},
 	"the checkpoint is no Parquet":             {do: func(k *lake) { k.Put(checkpointName(100), []byte("PAR1 no PAR1")) }, hook: "cannot be read"},
 	"the checkpoint is empty":                  {do: func(k *lake) { k.Put(checkpointName(100), nil) }, hook: "cannot be read"},
+	"the checkpoint claims billions":           {do: func(k *lake) { k.Put(checkpointName(100), []byte(claim)) }, hook: "claims 2147483647 elements"},
 	"a checkpoint of another state":            {do: func(k *lake) { k.Put(checkpointName(103), k.Body(checkpointName(100))) }, hook: "103.checkpoint.parquet: it does not fit"},
 	"a wrong checkpoint of the newest version": {do: func(k *lake) { k.Put(checkpointName(106), k.Body(checkpointName(100))) }, hook: "106.checkpoint.parquet: it does not fit"},
 	"a checkpoint of the future":               {do: func(k *lake) { k.Put(checkpointName(200), k.Body(checkpointName(100))) }, hook: "the newest commit is 106"},
