@@ -15,7 +15,7 @@
 //     crash of the machine. Not only its writer makes its directory entry durable, but
 //     also the first process that sees it (see durable.go).
 //   - A process may be killed or stopped at any instant. What a killed process leaves
-//     behind is invisible, and a later Open deletes it. A stopped process never blocks
+//     behind is invisible, and the first write of a later Store deletes it. A stopped process never blocks
 //     reads, listings or creates. If it is stopped in the microseconds of a swap or a
 //     delete, it blocks the swaps and deletes of one key in 256, or all deletes. If it is
 //     stopped in a listing that met many deletes, it blocks deletes.
@@ -35,11 +35,15 @@
 //     key where the file system folds them (macOS by default).
 //   - A part of a key between slashes has at most 255 bytes, and no key is
 //     another's directory ("a" and "a/b"): [store.ErrInvalid].
+//   - No symbolic link below the root is followed. A link where a directory of the
+//     store should be is [store.ErrInvalid]. Hard links and mounts are not told apart.
+//   - A Store stays with the directory that it opened, also if that is renamed. If it is
+//     deleted and made again, open the store again.
 //   - Symbolic links, directories, devices and files whose names are no valid
 //     keys are not objects: not listed, not read, not deleted.
 //   - A deleted key can come back after a crash, unless Delete has returned.
-//   - A store keeps up to 64 directories that it has used open, besides the files of
-//     requests: count them in the limit of open files, also when thousands of logs share a
+//   - A store keeps its root and up to 64 directories that it has used open, besides the
+//     files of requests: count them in the limit of open files, also when thousands of logs share a
 //     process. Logs that share one store share the 64.
 //   - List holds what it found in memory, about 200 bytes a key, and yields it when it
 //     holds no lock.
@@ -49,5 +53,7 @@
 // It holds locks and unfinished writes, and no key maps into it: a key whose
 // first part is ".fencepost", in any case, has a "%" appended in the file
 // system. Never delete it while processes use the store: they would lock
-// different files.
+// different files. The first write makes the folder; a Store that only reads makes
+// nothing and deletes nothing. In .fencepost/tmp only files are deleted that a store
+// has made.
 package dirstore
