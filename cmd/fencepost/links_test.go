@@ -13,7 +13,8 @@ import (
 // follows it, and each says what it is.
 func TestLinkInBackup(t *testing.T) {
 	log, backup := fileURL(t), fileURL(t)
-	must(t, "a\nb\n", "append", "--init", log)
+	must(t, "", "init", "--grace", "0", log)
+	must(t, "a\nb\n", "append", log)
 	must(t, "", "backup", log, backup)
 	u, err := url.Parse(backup)
 	if err != nil {

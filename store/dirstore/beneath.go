@@ -100,7 +100,7 @@ func walk(root int, rel string, flag int) (int, error) {
 		}
 		var fd int
 		err := again(func() (err error) {
-			// guard:beneath-walk: without openat2 each directory is opened in the one above, and none is a link.
+			// guard:beneath-walk. Without openat2 each directory is opened in the one above, and none is a link.
 			// Without this check: the store finds the directory a. Somebody puts a link to another
 			// directory there. The store writes a/k, outside of its root.
 			//mutant:replace how|unix.O_NOFOLLOW => how
