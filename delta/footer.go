@@ -185,6 +185,8 @@ func decodeFooter(end []byte, size int64) (f *footer, err error) {
 	// footer claims a schema of 2 billion elements; the publisher reads it, and the process runs out of
 	// memory, which no recover catches; each publisher of that table ends in the same way, and none says
 	// which file it was.
+	//
+	//mutant:replace checkFooter(end) => error(nil)
 	if err := checkFooter(end); err != nil {
 		return nil, err
 	}
