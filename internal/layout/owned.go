@@ -118,6 +118,8 @@ const dirReserved = ".fencepost"
 // a folder of such an object or lies below one. Without this check: a log ends in slot 1/2; a script
 // keeps a value in the register data/…1/…2; its write creates the next object of the log; no leader can
 // append after it, and no reader can read past it.
+//
+//mutant:replace collides(place, key, own) => ""
 func Owned(place, key string) string {
 	first, _, _ := strings.Cut(strings.ToLower(key), "/")
 	if slices.Contains(names, first) {

@@ -45,6 +45,8 @@ func asLog(f manifest.Format, second *manifest.Files) manifest.Format {
 // this order: a backup has an empty place, and copies; `fencepost init` finds no format.json there, and makes
 // a log; its leader appends; the backup's next object comes into the slot that the leader would write
 // next; the log is damaged, and nobody can append to it.
+//
+//mutant:replace asBackup(b.format) => asLog(b.format, nil)
 func (b *making) claim(ctx context.Context) error {
 	body, err := document.Encode(layout.FormatKey, asBackup(b.format))
 	if err != nil {
