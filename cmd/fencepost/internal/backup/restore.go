@@ -184,6 +184,8 @@ func (t *transfer) listed(ctx context.Context, n restored) (items []item, source
 // guard:restore-own. A restore copies only objects of the kinds that a backup has. Without this check: somebody adds
 // the position of a consumer to a backup; the restored log has it; the consumer begins after records that
 // it has never seen.
+//
+//mutant:replace !inBackups(key) => false
 func (t *transfer) leaveOut(source map[string]int64) {
 	var strange []string
 	for key := range source {
