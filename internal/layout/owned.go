@@ -114,8 +114,8 @@ const dirReserved = ".fencepost"
 // what the store calls itself ([store.Traits].Name): a store may be opened within a log, and a log may lie below any
 // folder of a key.
 //
-// guard:own-names. A register, or an election, uses no key that can be an object of a log, nor one that is
-// a folder of such an object or lies below one. Without this check: a log ends in slot 1/2; a script
+// guard:own-names. A register or an election uses no key that can be an object of a log. It also uses
+// no folder of such a key, and nothing below one. Without this check: a log ends in slot 1/2; a script
 // keeps a value in the register data/…1/…2; its write creates the next object of the log; no leader can
 // append after it, and no reader can read past it.
 //
