@@ -90,7 +90,7 @@ func (c *Compactor) plan(ctx context.Context) (*Plan, error) {
 	s.epoch = uint64(p.token.Epoch())
 	plan := &Plan{
 		Version: s.m.Version, Floor: s.m.Floor.Position, FloorOffset: s.m.Floor.Offset,
-		Merges: p.planMerges(s.m), Start: s.m.Start, Pins: s.pins.all,
+		Merges: p.planMerges(s.m), Start: s.m.Start, Pins: s.pins.All,
 	}
 	if plan.Truncate, err = p.keepsFrom(ctx, s); err != nil {
 		return nil, err
@@ -134,7 +134,10 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 		return err
 	}
 	if s.horizon != nil {
-		rules = append(rules, p.dataRule(s), p.manifestRule(s))
+		rules = append(rules, p.dataRule(s), rule{p.st, "manifest", layout.ManifestPrefix, func(_ context.Context, info store.Info) (bool, error) {
+			v, ok := layout.ParseManifestKey(info.Key)
+			return ok && s.pins.Frees(v, s.mark), nil
+		}})
 	}
 	if dropped {
 		rules = append(rules, p.droppedRules(s)...)
@@ -177,12 +180,13 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 // droppedRules find dropped objects in listings, which tell their sizes. Pruning deletes
 // them by name.
 func (p *pass) droppedRules(s *survey) []rule {
+	upTo := s.pins.UpTo(s.mark)
 	names := lazy(func(ctx context.Context, set *keySet) error {
 		for d, err := range p.log.Dropped(ctx, s.m) {
 			if err != nil {
 				return err
 			}
-			if d.Version > s.upTo() {
+			if d.Version > upTo {
 				break
 			}
 			set.add(d.Key)

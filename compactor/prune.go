@@ -44,7 +44,7 @@ func (p *pass) prune(ctx context.Context) error {
 func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 	superseded := 0
 	for v := range s.kept {
-		if s.superseded(v) {
+		if s.pins.Frees(v, s.mark) {
 			superseded++
 		}
 	}
@@ -57,47 +57,27 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 	if superseded <= 1 && !dead {
 		return nil
 	}
-	// guard:mark-first. A compactor publishes the prune mark before it deletes any version below
-	// the mark. A reader that pins a version then reads the mark, and drops its pin if the mark
-	// has passed the version. Without this update: a compactor lists the pins, and finds none on
-	// version 5; a reader pins version 5, reads a mark below 5, and trusts its pin; the compactor
-	// deletes manifest 5 and what the pin holds.
-	if s.m.PruneMark < s.mark {
-		s.m, err = p.updater.Update(ctx, func(m *state.Change) error {
-			m.PruneMark = max(m.PruneMark, s.mark)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	// guard:mark-before-pins. A compactor lists the pins once more after it has published the
-	// prune mark. A reader creates its pin and then reads the mark. So either the compactor sees
-	// the pin, or the reader reads a mark that has passed its version, and drops the pin. Without
-	// this listing: a compactor lists the pins; a reader pins version 5, and reads the old mark;
-	// the compactor publishes a mark above 5, and deletes what the pin holds.
-	//
-	// The pins are listed again also if the manifest has the mark already: an earlier update of
-	// this compactor, of unknown outcome, may have published it.
-	//
-	//mutant:replace s.pins, err = p.pins(ctx, s.m, true); err != nil => false
-	if s.pins, err = p.pins(ctx, s.m, true); err != nil {
-		return err
-	}
-	if dead, err = p.anyDropped(ctx, s); err != nil {
-		return err
-	}
-	if dead {
-		if err := p.pruneDropped(ctx, s); err != nil {
-			return err
-		}
-	}
-	return p.sweep(ctx, p.manifestRule(s))
+	return p.updater.Prune(ctx, s.m, &state.Pruning{
+		Mark: s.mark,
+		Pins: func(ctx context.Context, m *state.Manifest) (state.Pinned, error) {
+			var err error
+			s.m = m
+			s.pins, err = p.pins(ctx, m, true)
+			return s.pins, err
+		},
+		Objects: func(ctx context.Context) error {
+			if dead, err := p.anyDropped(ctx, s); err != nil || !dead {
+				return err
+			}
+			return p.pruneDropped(ctx, s)
+		},
+		Delete: func(ctx context.Context, keys []string) error { return p.delete(ctx, p.st, "manifest", keys) },
+	})
 }
 
 func (p *pass) anyDropped(ctx context.Context, s *survey) (bool, error) {
 	for d, err := range p.log.Dropped(ctx, s.m) { // in order
-		return err == nil && d.Version <= s.upTo(), err
+		return err == nil && d.Version <= s.pins.UpTo(s.mark), err
 	}
 	return false, nil
 }
@@ -105,7 +85,7 @@ func (p *pass) anyDropped(ctx context.Context, s *survey) (bool, error) {
 // pruneDropped deletes what was dropped, and then publishes that it is deleted. Deleting
 // an object twice is harmless: no name is used again.
 func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
-	upTo := s.upTo()
+	upTo := s.pins.UpTo(s.mark)
 	keys := map[string][]string{}
 	flush := func(kind string) error {
 		in := p.st

@@ -55,7 +55,7 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 		return err
 	}
 	upTo := s.m.Start
-	for _, version := range slices.Sorted(maps.Keys(s.pins.versions)) {
+	for _, version := range slices.Sorted(maps.Keys(s.pins.Versions)) {
 		held, err := p.log.Promised(ctx, version)
 		if errors.Is(err, state.ErrPruned) {
 			continue // the pin came too late, and holds nothing

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -26,7 +24,7 @@ type survey struct {
 	// mark is how far the prune mark may be raised.
 	mark uint64
 	// pins were listed after m was read.
-	pins pins
+	pins state.Pinned
 	// epoch is the compactor's. What earlier epochs have uploaded and not named, no
 	// manifest will ever name.
 	epoch uint64
@@ -127,64 +125,31 @@ func (p *pass) keepVersions(s *survey, age func(store.Info) time.Duration) uint6
 	return mark
 }
 
-// superseded tells whether a manifest may be deleted once the mark is published.
-func (s *survey) superseded(version uint64) bool {
-	// guard:pinned-manifest. A manifest below the prune mark is not deleted while a pin holds its
-	// version. Without this check: an operator pins version 5 with a name, to query it later; the
-	// prune mark rises above 5, and a compactor deletes manifest 5; the objects that it named are
-	// still in the store, but a reader of version 5 cannot learn their names.
-	//
-	//mutant:replace && !s.pins.versions[version] =>
-	return version < s.mark && !s.pins.versions[version]
-}
-
-// upTo is the last version of which the dropped objects may be deleted.
-func (s *survey) upTo() uint64 {
-	// guard:pinned-objects. While a version is pinned, no object is deleted that a later version
-	// has dropped. Without this bound: a snapshot pins version 5, whose table has file f; an edit
-	// removes file f, and version 6 drops it; the prune mark passes 6; a compactor deletes file f;
-	// the snapshot's holder opens file f, and does not find it.
-	//
-	//mutant:replace min(s.mark, s.pins.lowest) => s.mark
-	return min(s.mark, s.pins.lowest)
-}
-
-// pins are the versions that are pinned.
-type pins struct {
-	versions map[uint64]bool
-	lowest   uint64 // [math.MaxUint64] if there is none
-	all      []manifest.Pin
-}
-
 // pins lists the pins; m was read before. If expire is true, lapsed pins are expired and
 // hold nothing any more.
-func (p *pass) pins(ctx context.Context, m *state.Manifest, expire bool) (pins, error) {
-	held := pins{versions: map[uint64]bool{}, lowest: math.MaxUint64}
+func (p *pass) pins(ctx context.Context, m *state.Manifest, expire bool) (state.Pinned, error) {
 	all, err := p.log.Pins(ctx)
 	if err != nil {
-		return held, err
+		return state.Pinned{}, err
 	}
 	infos := make([]store.Info, 0, len(all))
 	for _, pin := range all {
 		infos = append(infos, pin.Object)
 	}
 	unchanged := p.pinned.watch(p.opts.Clock.Now(), infos)
+	var held []state.PinInfo
 	for _, pin := range all {
 		if expire && (pin.Expired || pin.Lapsed(unchanged(pin.Object))) {
 			switch gone, err := p.expire(ctx, pin, m); {
 			case err != nil:
-				return held, err
+				return state.Pinned{}, err
 			case gone:
 				continue
 			}
 		}
-		if !pin.Expired {
-			held.all = append(held.all, pin.Pin)
-			held.versions[pin.Version] = true
-			held.lowest = min(held.lowest, pin.Version)
-		}
+		held = append(held, pin)
 	}
-	return held, nil
+	return state.NewPinned(held), nil
 }
 
 // expire swaps a lapsed pin to expired, and then deletes its object if that may be. It

@@ -60,14 +60,6 @@ func (p *pass) dataRule(s *survey) rule {
 	}}
 }
 
-// manifestRule deletes the manifests before the mark that no pin holds.
-func (p *pass) manifestRule(s *survey) rule {
-	return rule{p.st, "manifest", layout.ManifestPrefix, func(_ context.Context, info store.Info) (bool, error) {
-		v, ok := layout.ParseManifestKey(info.Key)
-		return ok && s.superseded(v), nil
-	}}
-}
-
 // tmpRules delete what probes have left behind. Of a second store that is what all logs share.
 func (p *pass) tmpRules() []rule {
 	rules := []rule{{p.st, "tmp", layout.TmpPrefix, deadTmp}}
@@ -122,9 +114,7 @@ func (p *pass) sweep(ctx context.Context, r rule) error {
 			return err
 		}
 		last := len(keys) < sweepBatch
-		// A listing may repeat itself. Manifests are deleted in order of their numbers: so
-		// each stays at least as long as those that it replaced.
-		slices.Sort(keys)
+		slices.Sort(keys) // a listing may repeat itself
 		if err := p.delete(ctx, r.in, r.kind, slices.Compact(keys)); err != nil || last {
 			return err
 		}

@@ -3,7 +3,6 @@ package writer
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -64,7 +63,7 @@ func (p *pruning) after(ctx context.Context, m *state.Manifest) {
 		return
 	}
 	if m.Version-m.PruneMark > 2*keptManifests {
-		err := p.prune(ctx, min(p.version, m.Version-keptManifests))
+		err := p.prune(ctx, m, min(p.version, m.Version-keptManifests))
 		switch {
 		case errors.Is(err, store.ErrDenied):
 			p.off = true
@@ -77,64 +76,29 @@ func (p *pruning) after(ctx context.Context, m *state.Manifest) {
 }
 
 // prune deletes the manifests before a version, unless a pin holds them.
-func (p *pruning) prune(ctx context.Context, mark uint64) error {
-	// guard:mark-first. The prune mark is published before any manifest below it is deleted.
-	// Without this update: the leader lists the pins, and finds none; a reader pins the old
-	// version 5, reads a mark below 5, and trusts its pin; the leader deletes manifest 5, which
-	// the pin should hold.
-	//
-	//mutant:replace m.PruneMark = max(m.PruneMark, mark) => _ = mark
-	m, err := p.updater.Update(ctx, func(m *state.Change) error {
-		if m.KeepsVersions || m.Roles[layout.Compactor] != p.compactor {
-			return state.ErrVoid // a compactor has begun to work, and does it
-		}
-		m.PruneMark = max(m.PruneMark, mark)
-		return nil
+func (p *pruning) prune(ctx context.Context, m *state.Manifest, mark uint64) error {
+	err := p.updater.Prune(ctx, m, &state.Pruning{
+		Mark: mark,
+		May: func(m *state.Manifest) error {
+			if m.KeepsVersions || m.Roles[layout.Compactor] != p.compactor {
+				return state.ErrVoid // a compactor has begun to work, and does it
+			}
+			return nil
+		},
+		Pins: func(ctx context.Context, _ *state.Manifest) (state.Pinned, error) {
+			pins, err := p.log.Pins(ctx)
+			return state.NewPinned(pins), err
+		},
+		Delete: func(ctx context.Context, dead []string) error {
+			err := store.DeleteAll(ctx, p.st, dead, p.opts.Settle)
+			if err == nil {
+				p.opts.Logger.Info("no compactor is at work: manifests that were replaced are deleted", zap.Int("manifests", len(dead)), zap.Uint64("mark", mark))
+			}
+			return err
+		},
 	})
 	if errors.Is(err, state.ErrVoid) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	// guard:mark-before-pins. A leader lists the pins after it has published the prune mark. A
-	// reader creates its pin before it reads the mark. So the leader sees the pin, or the reader
-	// sees the mark. Without this listing: a reader pins version 5, reads a mark below 5, and
-	// trusts its pin; the leader publishes a mark above 5, and deletes manifest 5, because it
-	// knows of no pin.
-	//
-	//mutant:replace p.log.Pins(ctx) => []state.PinInfo(nil), error(nil)
-	pins, err := p.log.Pins(ctx)
-	if err != nil {
-		return err
-	}
-	pinned := map[uint64]bool{}
-	for _, pin := range pins {
-		pinned[pin.Version] = pinned[pin.Version] || !pin.Expired
-	}
-	versions, err := p.log.Versions(ctx)
-	if err != nil {
-		return err
-	}
-	var dead []string
-	for v := range versions {
-		// guard:pinned-manifest. A manifest below the prune mark is not deleted while a pin holds its
-		// version. Without this check: a backup pins version 5, and is interrupted; the mark rises
-		// above 5, and manifest 5 is deleted; the backup goes on; the objects that manifest 5 named
-		// are still in the store, but the backup cannot learn their names.
-		//
-		//mutant:replace && !pinned[v] =>
-		if v < mark && !pinned[v] {
-			dead = append(dead, layout.ManifestKey(v))
-		}
-	}
-	// In order of their numbers: so each stays at least as long as those that it replaced.
-	slices.Sort(dead)
-	for some := range slices.Chunk(dead, keptManifests) {
-		if err := store.DeleteAll(ctx, p.st, some, p.opts.Settle); err != nil {
-			return err
-		}
-	}
-	p.opts.Logger.Info("no compactor is at work: manifests that were replaced are deleted", zap.Int("manifests", len(dead)), zap.Uint64("mark", m.PruneMark))
-	return nil
+	return err
 }
