@@ -10,9 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
-	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
-	"github.com/fencepost/fencepost/store"
 )
 
 const (
@@ -223,43 +221,20 @@ func (w *Writer) awaitDrained() {
 // compactor that runs leaves some hundred.
 const manyUnfolded = 4096
 
-// warnUnfolded says that nobody seems to compact the log, and again whenever twice as many
-// objects wait.
+// warnUnfolded says that nobody seems to compact the log, and again whenever twice as many objects
+// wait. It counts those of this leader, for which it needs no request. `fencepost status` counts all.
 func (w *Writer) warnUnfolded(floor, at frame.Point) {
 	if !floor.Position.Before(at.Position) {
 		return // a compactor has folded more since
 	}
 	n := at.Position.Seq - 1
-	switch {
-	case floor.Position.Epoch == at.Position.Epoch:
-		n -= floor.Position.Seq - 1
-		w.earlier = 0
-	case at.Offset-floor.Offset < manyUnfolded:
-		return
-	case w.earlier < 0:
-		w.earlier = w.countEarlier(floor)
+	if floor.Position.Epoch == at.Position.Epoch {
+		n = at.Position.Seq - floor.Position.Seq
 	}
-	if n += uint64(max(w.earlier, 0)); n < manyUnfolded || n < 2*w.unfolded {
+	if n < manyUnfolded || n < 2*w.unfolded {
 		return
 	}
 	w.unfolded = n
 	w.opts.Logger.Warn("many objects of the log are not folded; does a compactor run?",
 		zap.Uint64("objects", n), zap.Uint64("records", at.Offset-floor.Offset), zap.Stringer("floor", floor.Position))
-}
-
-// countEarlier counts the unfolded objects of earlier epochs, as far as they matter. It is
-// asked once, and only of a log that has many records to fold. It returns -1 if the store does not say.
-func (w *Writer) countEarlier(floor frame.Point) int {
-	earlier := map[fence.Position]bool{} // a listing that begins again has some twice
-	for info, err := range store.ListAll(w.slots, w.st, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(floor.Position)}, w.opts.Settle) {
-		switch p, ok := layout.ParseDataKey(info.Key); {
-		case err != nil:
-			return -1
-		case len(earlier) >= manyUnfolded:
-			return len(earlier) // it is only for a warning
-		case ok && floor.Position.Before(p) && p.Epoch < w.Epoch():
-			earlier[p] = true
-		}
-	}
-	return len(earlier)
 }

@@ -236,8 +236,7 @@ func TestCheckpointOfALongTail(t *testing.T) {
 	})
 }
 
-// A writer says that nobody compacts, once until twice as many objects wait: objects of its own
-// epoch, and of those before it.
+// A writer says that nobody compacts, once until twice as many objects of its own epoch wait.
 func TestCheckpointWarnsOfUnfolded(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		core, logs := observer.New(zap.WarnLevel)
@@ -260,15 +259,10 @@ func TestCheckpointWarnsOfUnfolded(t *testing.T) {
 		if err := w.Close(t.Context()); err != nil || logs.Len() != 1 {
 			t.Errorf("%v: %v", err, logs.All())
 		}
-		e.fault(faultstore.Rule{Client: "b", Kind: faultstore.List, Prefix: layout.DataPrefix, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}})
-		fill(e.open("b", 1<<16, &writer.Options{Logger: zap.New(core)}), 10)
-		if lines := logs.All(); len(lines) != 2 || lines[1].ContextMap()["records"] != uint64(6200) {
-			t.Errorf("the next writer says %v", lines)
-		}
 		e.compact()
-		w = e.open("c", 1<<17, &writer.Options{Logger: zap.New(core)})
+		w = e.open("b", 1<<16, &writer.Options{Logger: zap.New(core)})
 		fill(w, 10)
-		if err := w.Close(t.Context()); err != nil || logs.Len() != 2 {
+		if err := w.Close(t.Context()); err != nil || logs.Len() != 1 {
 			t.Errorf("%v: after a compaction %v", err, logs.All())
 		}
 	})

@@ -77,7 +77,6 @@ type Writer struct {
 	// Only the checkpointer uses these.
 	checkpoints checkpoints
 	unfolded    uint64 // how many objects the last warning was about
-	earlier     int    // of earlier epochs; -1: not counted yet
 
 	files     map[*FileWriter]struct{} // open
 	completed map[string]manifest.File // the files that are complete and not added yet
@@ -107,8 +106,8 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, s
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
 		closed:    make(chan struct{}), finished: make(chan struct{}), long: make(chan struct{}, 1), stopUntil: func() {},
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
-		earlier: -1, encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
-		files: map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin), opened: opts.Clock.Now(),
+		encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
+		files:    map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin), opened: opts.Clock.Now(),
 	}
 	w.tasks.Add(1)
 	w.last = &batch{after: begin, encoded: closed}

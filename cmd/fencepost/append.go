@@ -177,9 +177,6 @@ func (p *appending) run(ctx context.Context) error {
 		return usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
 	}
 	name := cmp.Or(p.file, "standard input")
-	if err == nil {
-		p.warnUnfolded(ctx, st)
-	}
 	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))
 	f.Batch = p.batch
 	if p.granted.epoch > 0 {

@@ -127,7 +127,6 @@ func (a *app) measuredReader(ctx context.Context, url string, g *gauges) (*reade
 	if err != nil {
 		return nil, err
 	}
-	a.warnUnfolded(ctx, st)
 	return reader.Open(ctx, g.store(st), &reader.Options{Hooks: g.reader(reader.Hooks{})})
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -18,20 +17,6 @@ const (
 	// mostUnfolded bounds the listing: beyond it the exact number does not matter.
 	mostUnfolded = 10_000
 )
-
-// warnUnfolded says that nobody seems to compact a log. It costs three requests, and ten more
-// at most. It is only a warning, so it fails in silence: the verb finds out what is wrong.
-func (a *app) warnUnfolded(ctx context.Context, st store.Store) {
-	log, err := state.Open(ctx, st, nil)
-	if err != nil {
-		return
-	}
-	floor, err := log.Floor(ctx)
-	if err != nil {
-		return
-	}
-	a.noteUnfolded(listUnfolded(ctx, st, floor))
-}
 
 // listUnfolded counts the objects from the floor on. It stops after mostUnfolded, and then reports
 // that there are more. After an error it returns 0.

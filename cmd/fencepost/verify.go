@@ -87,8 +87,6 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 				check = verify.RunGroup
 			} else if cmd.Flags().Changed("at-once") {
 				return usage("--at-once is for a group of workers, and there is none at %s", args[0])
-			} else {
-				a.warnUnfolded(cmd.Context(), st)
 			}
 			second, err := files.open(cmd.Context(), false)
 			if err != nil {
