@@ -8,8 +8,8 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/assign"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/member"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 const (

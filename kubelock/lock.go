@@ -15,10 +15,10 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // Lock is a lock in an object store, for client-go's leaderelection. One elector at a time may

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // maxRecord bounds the object of a record, in bytes.

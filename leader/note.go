@@ -7,10 +7,10 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // sighting is the note that a candidate leaves when it has seen a lock that another

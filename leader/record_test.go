@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 func sample() Record {

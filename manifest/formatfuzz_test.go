@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 func FuzzDecodeFormat(f *testing.F) {

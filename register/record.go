@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // MaxValue is the length of the longest value, in bytes.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // Options of a register. The zero value works, and so does nil.

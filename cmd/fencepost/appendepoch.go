@@ -15,10 +15,10 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/feed"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/writer"
 )

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // TestBackup: a log with a table is backed up while its life goes on, brought up to date, and

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/group"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/probe"
 )
 

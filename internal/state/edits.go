@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // SetProperties returns what edit e makes of the properties before it. It does not change

@@ -9,9 +9,9 @@ import (
 	"sort"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // This file reads the lists of a manifest, whether their entries are inline or in pages.

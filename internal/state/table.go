@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // Table is the state that edits make: live files and properties. Files that have been

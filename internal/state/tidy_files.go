@@ -5,8 +5,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // files moves changes of the table to its pages if they are too many. Rewriting a page

@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // Updater writes manifests for one role in one epoch. It runs one update at a time;

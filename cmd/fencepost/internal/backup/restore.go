@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/files"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/verify"
 )

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 // maxPins is how many pins a follower remembers.
