@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/store/document"
 )
 
 const (
@@ -83,7 +82,7 @@ func (e *Edit) Validate() error {
 			return fmt.Errorf("manifest: the property %q is not UTF-8", name)
 		}
 	}
-	return document.CheckTexts("the properties", e.Properties, MaxProperties)
+	return layout.CheckTexts("the properties", e.Properties, MaxProperties)
 }
 
 // Validate checks the shape of a file to be added: its key, size and texts.
@@ -97,5 +96,5 @@ func (f *File) Validate() error {
 	case f.Size < 0:
 		return fmt.Errorf("manifest: file %s has %d bytes", f.Key, f.Size)
 	}
-	return document.CheckTexts("the meta of "+f.Key, f.Meta, MaxMeta)
+	return layout.CheckTexts("the meta of "+f.Key, f.Meta, MaxMeta)
 }

@@ -72,7 +72,7 @@ func checkRun[E any, B uint64 | string](li *list[E, B], pages []Page[B], inline 
 		switch {
 		case !ok:
 			return fmt.Errorf("page %q of %s has no name of a page", p.Key, li.name)
-		case p.Count < 1 || p.Size < 1 || p.Size > fence.MaxManifest || p.Count > document.MaxElements(int(p.Size)) || p.From > p.To:
+		case p.Count < 1 || p.Size < 1 || p.Size > fence.MaxManifest || p.Count > layout.MaxElements(int(p.Size)) || p.From > p.To:
 			return fmt.Errorf("page %s of %s has %d entries in %d bytes, from %v to %v", p.Key, li.name, p.Count, p.Size, p.From, p.To)
 		case end != nil && !follows(*end, p.From):
 			return fmt.Errorf("page %s of %s begins at %v, the one before it ends at %v", p.Key, li.name, p.From, *end)
@@ -186,7 +186,7 @@ func checkFile(prev, f *manifest.File) error {
 
 func (m *Manifest) checkTable(named names) error {
 	t := &m.Table
-	if err := document.CheckTexts("the properties", t.Properties, manifest.MaxProperties); err != nil {
+	if err := layout.CheckTexts("the properties", t.Properties, manifest.MaxProperties); err != nil {
 		return err
 	}
 	if t.EditedAt > m.Floor.Offset {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/store/document"
 )
 
 // SetProperties returns what edit e makes of the properties before it. It does not change
@@ -29,7 +29,7 @@ func SetProperties(e *manifest.Edit, before map[string]string) (map[string]strin
 	if len(after) == 0 {
 		return nil, nil
 	}
-	return after, document.CheckTexts("the properties", after, manifest.MaxProperties)
+	return after, layout.CheckTexts("the properties", after, manifest.MaxProperties)
 }
 
 // EncodeEdit returns the document of an edit, for a log object. Errors: those of
@@ -42,7 +42,7 @@ func EncodeEdit(e *manifest.Edit) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	b = document.Lines(b)
+	b = layout.Lines(b)
 	if len(b) > manifest.MaxEdit {
 		return nil, fmt.Errorf("%w: an edit of %d bytes; at most %d are possible: commit it in several", fence.ErrLimit, len(b), manifest.MaxEdit)
 	}
@@ -57,7 +57,7 @@ func DecodeEdit(doc []byte) (*manifest.Edit, error) {
 		return bad(fmt.Errorf("it has %d bytes; at most %d are possible", len(doc), manifest.MaxEdit))
 	}
 	e := &manifest.Edit{}
-	if err := document.Unmarshal(doc, e); err != nil {
+	if err := layout.Unmarshal(doc, e); err != nil {
 		return bad(err)
 	}
 	// guard:edit-whole. An edit is applied whole or not at all: a program refuses an edit that has

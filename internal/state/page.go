@@ -10,6 +10,7 @@ import (
 	"sort"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
@@ -57,7 +58,7 @@ var (
 	segmentList = list[Segment, uint64]{
 		"segments", func(s *Segment) uint64 { return s.First }, func(s *Segment) uint64 { return s.End }, checkSegment,
 		func(s *Segment) int {
-			return document.TextLen(s.Key) + digits(s.First) + digits(s.End) + digits(uint64(s.Size)) + digits(uint64(s.Index)) + 140
+			return layout.TextLen(s.Key) + digits(s.First) + digits(s.End) + digits(uint64(s.Size)) + digits(uint64(s.Index)) + 140
 		},
 	}
 	sealList = list[Seal, uint64]{
@@ -68,19 +69,19 @@ var (
 	}
 	droppedList = list[Dropped, uint64]{
 		"dropped", func(d *Dropped) uint64 { return d.Version }, func(d *Dropped) uint64 { return d.Version }, checkDropped,
-		func(d *Dropped) int { return document.TextLen(d.Key) + digits(d.Version) + 30 },
+		func(d *Dropped) int { return layout.TextLen(d.Key) + digits(d.Version) + 30 },
 	}
 	fileList = list[manifest.File, string]{
 		"files", func(f *manifest.File) string { return f.Key }, func(f *manifest.File) string { return f.Key }, checkFile,
 		func(f *manifest.File) int {
-			return document.TextLen(f.Key) + digits(uint64(f.Size)) + digits(uint64(f.CRC32C)) + digits(f.Records) + 70 + document.TextsLen(f.Meta)
+			return layout.TextLen(f.Key) + digits(uint64(f.Size)) + digits(uint64(f.CRC32C)) + digits(f.Records) + 70 + layout.TextsLen(f.Meta)
 		},
 	}
 )
 
 var removedList = list[string, string]{
 	"removed", func(key *string) string { return *key }, func(key *string) string { return *key }, checkRemoved,
-	func(key *string) int { return document.TextLen(*key) + 3 },
+	func(key *string) int { return layout.TextLen(*key) + 3 },
 }
 
 // pageDoc is what the object of a page says.

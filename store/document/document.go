@@ -7,10 +7,14 @@ import (
 	"hash/crc32"
 	"path"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 )
+
+// Format is the format of all documents that this program writes, and the only
+// one that it reads.
+const Format = 1
 
 // Encode returns v as the document that stands under a key, with its checksum. v has at
 // least one member.
@@ -19,7 +23,7 @@ func Encode(key string, v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", key, err)
 	}
-	return Sum(key, Lines(b)), nil
+	return Sum(key, layout.Lines(b)), nil
 }
 
 // The last line of a document but one, from the comma on, is its checksum.
@@ -89,7 +93,7 @@ func Decode(key string, body []byte, v any, known ...string) error {
 	if err := understood(key, body, known); err != nil {
 		return err
 	}
-	if err := Unmarshal(body, v); err != nil {
+	if err := layout.Unmarshal(body, v); err != nil {
 		return Corrupt(key, "%v", err)
 	}
 	return nil
@@ -130,142 +134,8 @@ func understood(key string, body []byte, known []string) error {
 	return nil
 }
 
-// Lines breaks compact JSON into lines that people can read: one for each member, and one
-// for each element of a list. Indented to the last level, a manifest with many segments
-// would be twice as long.
-func Lines(b []byte) []byte {
-	out := make([]byte, 0, len(b)+len(b)/32+64)
-	var open []byte // the brackets around this place
-	breaks := func() bool { return len(open) == 1 || len(open) == 2 && open[1] == '[' }
-	newline := func() {
-		out = append(out, '\n')
-		for range open {
-			out = append(out, ' ')
-		}
-	}
-	for i, quoted := 0, false; i < len(b); i++ {
-		c := b[i]
-		switch {
-		case quoted:
-			out = append(out, c)
-			if c == '\\' {
-				i++
-				out = append(out, b[i])
-			}
-			quoted = c != '"'
-		case c == '{' || c == '[':
-			out, open = append(out, c), append(open, c)
-			if breaks() {
-				newline()
-			}
-		case c == '}' || c == ']':
-			broken := breaks()
-			open = open[:len(open)-1]
-			if broken {
-				newline()
-			}
-			out = append(out, c)
-		default:
-			out = append(out, c)
-			quoted = c == '"'
-			if c == ',' && breaks() {
-				newline()
-			} else if c == ':' && len(open) == 1 {
-				out = append(out, ' ')
-			}
-		}
-	}
-	return append(out, '\n')
-}
-
-// MaxElements is how many elements all lists of a document of size bytes may have
-// together. Every entry that this project writes takes at least twice as many bytes.
-func MaxElements(size int) int { return 64 + size/32 }
-
-// elements counts the commas between the elements of lists.
-func elements(b []byte) int {
-	n := 0
-	var open []byte // the brackets around this place
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; c {
-		case '"':
-			for i++; i < len(b) && b[i] != '"'; i++ {
-				if b[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			open = append(open, c)
-		case '}', ']':
-			if len(open) > 0 {
-				open = open[:len(open)-1]
-			}
-		case ',':
-			if len(open) > 0 && open[len(open)-1] == '[' {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// Unmarshal reads JSON that this project has written, such as an edit, which has its checksum
-// elsewhere.
-func Unmarshal(body []byte, v any) error {
-	// guard:elements. Before a JSON document is decoded, the elements of its lists are counted. A
-	// document with more than 64 elements, and one for every 32 bytes, is refused. Without this
-	// check: somebody stores a manifest with a right checksum, whose list of segments is 8 MiB of
-	// "null,"; each process that reads it makes 1.7 million empty segments, and allocates about a
-	// gigabyte.
-	if n := elements(body); n > MaxElements(len(body)) {
-		return fmt.Errorf("%d elements in %d bytes", n, len(body))
-	}
-	return json.Unmarshal(body, v)
-}
-
-// TextLen is an upper bound of the bytes that a text takes in JSON, with quotes and comma.
-func TextLen(s string) int {
-	n := len(s) + len(`"",`)
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c < ' ', c == '"', c == '\\', c == '<', c == '>', c == '&', c == utf8.RuneSelf-1:
-			n += len(`\u0000`) - 1
-		case c == 0xe2: // U+2028 and U+2029 are among those that begin so
-			n += len(`\u2028`) - 3
-		}
-	}
-	return n
-}
-
 // Corrupt returns an error that is [fence.ErrCorrupt] and says what is wrong with the
 // document under key.
 func Corrupt(key, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s", fence.ErrCorrupt, key, fmt.Sprintf(format, args...))
-}
-
-// Format is the format of all documents that this program writes, and the only
-// one that it reads.
-const Format = 1
-
-// CheckTexts returns an error if JSON could not return texts unchanged, or if they take
-// more than limit bytes. What names them in the error.
-func CheckTexts(what string, texts map[string]string, limit int) error {
-	for name, value := range texts {
-		if !utf8.ValidString(name) || !utf8.ValidString(value) {
-			return fmt.Errorf("manifest: %s %q is not UTF-8; encode binary values, with base64 for example", what, name)
-		}
-	}
-	if n := TextsLen(texts); n > limit {
-		return fmt.Errorf("%w: %s have %d bytes; at most %d are possible: put more into an object, and its key here", fence.ErrLimit, what, n, limit)
-	}
-	return nil
-}
-
-// TextsLen is about how many bytes texts take in JSON.
-func TextsLen(texts map[string]string) int {
-	n := 0
-	for name, value := range texts {
-		n += TextLen(name) + TextLen(value)
-	}
-	return n
 }
