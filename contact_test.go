@@ -14,9 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/fencepost/fencepost"
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -164,50 +162,4 @@ func TestRunSaysOnce(t *testing.T) {
 			t.Errorf("the end of the term is said %d times", said)
 		}
 	})
-}
-
-// RunGroup says what it waits for too, and gives up after its Contact.
-func TestRunGroupFirstContact(t *testing.T) {
-	var out lines
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
-	defer slog.SetDefault(before)
-	for name, fault := range map[string]faultstore.Fault{
-		"refuses": {Drop: true, Err: faultstore.ErrUnavailable},
-		"hangs":   {Drop: true, Hang: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				run := func(ctx context.Context, contact time.Duration) error {
-					o := &fencepost.GroupOptions{Group: &group.Options{Partitions: 1, Clock: clock.Go()}, Contact: contact}
-					return fencepost.RunGroup(ctx, w.Faulty, o, func(context.Context, *fencepost.PartitionSession) error { return nil })
-				}
-				w.Faulty.SetHook(func(faultstore.Op) faultstore.Fault { return fault })
-				ctx, cancel := context.WithCancelCause(t.Context())
-				ended := make(chan error)
-				go func() { ended <- run(ctx, 0) }()
-				time.Sleep(5500 * time.Millisecond)
-				if s := out.String(); !strings.Contains(s, "waiting for the store") || !strings.Contains(s, "store=mem://") || !strings.Contains(s, "for=5s") {
-					t.Errorf("after 5.5 s the log says %q", s)
-				}
-				time.Sleep(time.Hour) // it waits: no bound is set
-				w.Faulty.SetHook(nil)
-				time.Sleep(time.Minute)
-				cancel(errStop)
-				if err := <-ended; !errors.Is(err, errStop) {
-					t.Error(err)
-				}
-				w.Faulty.SetHook(func(faultstore.Op) faultstore.Fault { return fault })
-				bound, stop := context.WithTimeout(t.Context(), time.Hour)
-				defer stop()
-				start := time.Now()
-				if err := run(bound, 10*time.Second); !errors.Is(err, store.ErrUnreachable) || time.Since(start) != 10*time.Second {
-					t.Errorf("after %v: %v", time.Since(start), err)
-				}
-			})
-		})
-	}
-	if err := (&fencepost.GroupOptions{Contact: -1}).Validate(); !errors.Is(err, fencepost.ErrOptions) {
-		t.Error(err)
-	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -145,26 +144,4 @@ func Example_compact() {
 	}
 	fmt.Println(report.Records, "records in", report.Segments, "segment")
 	// Output: 5 records in 1 segment
-}
-
-// Run this program on any number of machines. They share the partitions, and each partition
-// has one writer at a time.
-func ExampleRunGroup() {
-	ctx, stop := context.WithCancel(context.Background())
-	st := memstore.New(nil)
-	err := fencepost.RunGroup(ctx, st, &fencepost.GroupOptions{Group: &group.Options{Partitions: 1}},
-		func(ctx context.Context, s *fencepost.PartitionSession) error {
-			// This process owns partition s.Partition.Number() until ctx ends. s is the open writer of its log.
-			if _, err := s.Append(ctx, [][]byte{[]byte("hello")}); err != nil {
-				return err
-			}
-			fmt.Println("partition", s.Partition.Number(), "in epoch", s.Epoch())
-			stop()
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
-	fmt.Println(err)
-	// Output:
-	// partition 0 in epoch 65536
-	// context canceled
 }

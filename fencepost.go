@@ -142,13 +142,13 @@ func reach(ctx context.Context, st store.Store, key string, contact time.Duratio
 	if contact == 0 {
 		contact = -1
 	}
-	return outage.Reach(ctx, st, key, &outage.ReachOptions{Timeout: contact, Clock: c, Waiting: func(w outage.Waiting) {
+	return store.Reach(ctx, st, key, &store.ReachOptions{Timeout: contact, Clock: c, Waiting: func(w store.Waiting) {
 		fields := []zap.Field{zap.String("store", w.Store), zap.Duration("for", w.For.Round(time.Millisecond))}
 		if w.Left > 0 {
 			fields = append(fields, zap.Duration("giving_up_in", w.Left.Round(time.Millisecond)))
 		}
 		if w.Err != nil {
-			fields = append(fields, zap.String("error", outage.Brief(w.Err)))
+			fields = append(fields, zap.String("error", store.Brief(w.Err)))
 		}
 		logger.Warn("waiting for the store", fields...)
 	}})

@@ -10,10 +10,8 @@ import (
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -95,67 +93,6 @@ func TestRunFilesApart(t *testing.T) {
 		}
 		if got := w.Keys("file/"); len(got) > 0 {
 			t.Errorf("the log's store has %q", got)
-		}
-	})
-}
-
-// TestRunGroupFilesApart: the logs of a group share a store for their files, which is probed
-// once.
-func TestRunGroupFilesApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const partitions = 8
-		st, second := memstore.New(&memstore.Options{Clock: clock.Go()}), shared()
-		ctx, stop := context.WithCancelCause(context.Background())
-		ended := make(chan error, 1)
-		committed := make(chan int, partitions)
-		go func() {
-			ended <- fencepost.RunGroup(ctx, st, &fencepost.GroupOptions{
-				Group:  &group.Options{Partitions: partitions, Identity: "a", Clock: clock.Go(), Probe: quickProbe},
-				Writer: &writer.Options{Clock: clock.Go(), Files: second, Init: &manifest.InitOptions{Probe: quickProbe}},
-			}, func(ctx context.Context, s *fencepost.PartitionSession) error {
-				f, err := put(ctx, s.Writer)
-				if err != nil {
-					return err
-				}
-				if err := s.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f}}); err != nil {
-					return err
-				}
-				committed <- s.Partition.Number()
-				<-ctx.Done()
-				return context.Cause(ctx)
-			})
-		}()
-		for range partitions {
-			<-committed
-		}
-		stop(errStop)
-		<-ended
-		if got := names(t, second); len(got) != 2*partitions {
-			t.Errorf("the store for files has %d objects: %q", len(got), got)
-		}
-		one := faultstore.New(memstore.New(nil), nil)
-		if _, err := probe.Run(t.Context(), one, quickProbe); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := second.Counts().Of(faultstore.Put, "_fencepost/tmp/"), one.Counts().Of(faultstore.Put, "tmp/"); got >= 2*want {
-			t.Errorf("it was probed with %d PUTs; one probe has %d", got, want)
-		}
-		for p := range partitions {
-			log, err := fencepost.PartitionStore(st, p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := reader.Open(t.Context(), log, &reader.Options{Files: second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := r.Snapshot(t.Context(), &reader.SnapshotOptions{Unpinned: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.Live() != 1 {
-				t.Errorf("partition %d has %d files", p, s.Live())
-			}
 		}
 	})
 }

@@ -15,9 +15,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -82,22 +80,7 @@ func TestNoStore(t *testing.T) {
 			"register":  func() error { _, err := register.Open(ctx, st, "x", token, nil); return err },
 			"take":      func() error { _, err := register.Take(ctx, st, "x", nil); return err },
 			"read":      func() error { _, err := register.Read(ctx, st, "x", nil); return err },
-			"reach":     func() error { return outage.Reach(ctx, st, "x", nil) },
-			"join":      func() error { _, err := group.Join(ctx, st, nil); return err },
-			"create":    func() error { return group.Create(ctx, st, &group.Options{Partitions: 2}) },
-			"count":     func() error { _, err := group.Partitions(ctx, st); return err },
-			"drain":     func() error { return group.Drain(ctx, st, "x", nil) },
-			"observe": func() (err error) {
-				for _, err = range group.Observe(ctx, st, nil) {
-					break
-				}
-				return err
-			},
-			"partition":    func() error { _, err := fencepost.PartitionStore(st, 1); return err },
-			"CompactGroup": func() error { return fencepost.CompactGroup(ctx, st, nil) },
-			"RunGroup": func() error {
-				return fencepost.RunGroup(ctx, st, nil, func(context.Context, *fencepost.PartitionSession) error { return nil })
-			},
+			"reach":     func() error { return store.Reach(ctx, st, "x", nil) },
 		} {
 			if err := panicless(call); err == nil || !strings.Contains(err.Error(), "the store is nil") {
 				t.Errorf("%s with %s: %v", name, what, err)
@@ -124,8 +107,6 @@ func TestGreatestNumbers(t *testing.T) {
 	for name, v := range map[string]interface{ Validate() error }{
 		"leader RequestTimeout": &leader.Options{RequestTimeout: longest}, "leader Renew": &leader.Options{Renew: whole},
 		"leader Margin": &leader.Options{Margin: longest}, "leader Margin and RequestTimeout": &leader.Options{Margin: longest, RequestTimeout: longest},
-		"group RequestTimeout": &group.Options{RequestTimeout: longest}, "group Renew": &group.Options{Renew: whole},
-		"group Margin": &group.Options{Margin: longest}, "group Margin and RequestTimeout": &group.Options{Margin: longest, RequestTimeout: longest},
 	} {
 		if err := v.Validate(); err == nil || strings.Contains(err.Error(), "-") {
 			t.Errorf("%s: %v", name, err)

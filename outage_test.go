@@ -18,7 +18,6 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
@@ -111,10 +110,6 @@ func users() map[string]user {
 		}},
 		"Run": {warns: true, do: func(ctx context.Context, st store.Store, logger *zap.Logger) error {
 			return fencepost.Run(ctx, st, &fencepost.Options{Logger: logger, Leader: &leader.Options{Clock: clock.Go()}}, func(context.Context, *fencepost.Session) error { return nil })
-		}},
-		"a member of a group": {warns: true, do: func(ctx context.Context, st store.Store, logger *zap.Logger) error {
-			_, err := group.Join(ctx, st, &group.Options{Identity: "a", Clock: clock.Go(), Logger: logger})
-			return err
 		}},
 		"verify": {do: func(ctx context.Context, st store.Store, _ *zap.Logger) error {
 			_, err := verify.Run(ctx, st, &verify.Options{Settle: settle})

@@ -19,10 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/group"
-	"github.com/fencepost/fencepost/integration/servers"
+	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/internal/testkit/servers"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -88,7 +87,7 @@ func chaosGroup(t *testing.T, s *servers.Server, name string, url func(prefix, a
 	v.grouped, v.populace = true, map[string]int{"worker": 4}
 	v.logs = nil
 	for p := range *chaosPartitions {
-		part, err := fencepost.PartitionStore(v.st, p)
+		part, err := group.PartitionStore(v.st, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,10 +142,10 @@ func foundGroup(t *testing.T, url string) store.Store {
 // heartbeat is applied; "frees token now ." that it does not any more.
 func shares(ctx context.Context, st store.Store, name string, up time.Duration, clk clock.Clock, settle *store.SettleOptions) error {
 	say := speaker()
-	return fencepost.RunGroup(ctx, st, &fencepost.GroupOptions{
+	return group.Run(ctx, st, &group.RunOptions{
 		Group:  &group.Options{Identity: name, Clock: clk, RequestTimeout: 2 * groupValidity / 5, Drain: 2 * groupValidity},
 		Writer: &writer.Options{InFlight: 4, Checkpoint: 300 * time.Millisecond, Settle: settle, Clock: clk},
-	}, func(ctx context.Context, s *fencepost.PartitionSession) error {
+	}, func(ctx context.Context, s *group.Session) error {
 		about := fmt.Sprintf("@%d ", s.Partition.Number())
 		here := func(format string, args ...any) { say(about+format, args...) }
 		token := uint64(s.Epoch())

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/integration/servers"
+	"github.com/fencepost/fencepost/internal/testkit/servers"
 	"github.com/fencepost/fencepost/internal/testkit/sim"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/integration/servers"
+	"github.com/fencepost/fencepost/internal/testkit/servers"
 )
 
 // buildCommand builds the command into a folder.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/outage"
+	"github.com/fencepost/fencepost/store"
 )
 
 // The causes of a term's end. Each is also an [ErrLost]. They are the cause
@@ -73,7 +73,7 @@ func (e *TermError) Error() string {
 	switch {
 	case e.Err == nil:
 	case errors.Is(e.Kind, ErrExpired):
-		s += ": " + outage.Brief(e.Err) // each heartbeat that failed was logged in full
+		s += ": " + store.Brief(e.Err) // each heartbeat that failed was logged in full
 	default:
 		s += ": " + e.Err.Error()
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/promhooks"
 	"github.com/fencepost/fencepost/reader"
@@ -119,7 +119,7 @@ func ExampleMetrics_Group() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	opts := &fencepost.GroupOptions{
+	opts := &group.RunOptions{
 		Group:  &group.Options{Partitions: 8, Hooks: m.Group(group.Hooks{})},
 		Writer: &writer.Options{Hooks: m.Writer(writer.Hooks{})}, // of all partitions together
 	}

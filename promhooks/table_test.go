@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/promhooks"
 	"github.com/fencepost/fencepost/reader"

@@ -30,8 +30,6 @@ type Options struct {
 	// Files is the store for the files of the table, if the log keeps them in a second one: see
 	// manifest.InitOptions.Files.
 	Files store.Store
-	// AtOnce is how many logs [RunGroup] checks at the same time, 1 to 1,024; default 4.
-	AtOnce int
 	// MaxFindings bounds how many problems, and how many notes, a report lists; default
 	// 1,000. The others are counted.
 	MaxFindings int
@@ -61,7 +59,7 @@ type Verified struct {
 // Progress tells how far a verification is.
 type Progress struct {
 	// Stage is what is being read, in this order: "segments", "chain", "files", "pins",
-	// "seals", "objects". Of a group it is "partitions", and counts logs.
+	// "seals", "objects".
 	Stage string
 	// Done and Total count bytes in "segments" and "chain", objects otherwise. Total is 0
 	// if it is not known.
@@ -76,9 +74,6 @@ func (o *Options) Validate() error {
 	var bad []error
 	if o.MaxFindings < 0 {
 		bad = append(bad, fmt.Errorf("%w: MaxFindings %d must not be negative", ErrOptions, o.MaxFindings))
-	}
-	if o.AtOnce < 0 || o.AtOnce > 1024 {
-		bad = append(bad, fmt.Errorf("%w: AtOnce %d must be 1 to 1,024, or 0 for 4", ErrOptions, o.AtOnce))
 	}
 	if o.DryRun && !o.Repair {
 		bad = append(bad, fmt.Errorf("%w: DryRun goes with Repair", ErrOptions))
@@ -103,7 +98,6 @@ func (o *Options) due(key string) bool {
 func (o *Options) withDefaults() Options {
 	v := *cmp.Or(o, &Options{})
 	v.MaxFindings = cmp.Or(v.MaxFindings, 1000)
-	v.AtOnce = cmp.Or(v.AtOnce, 4)
 	if v.Hooks.Progress == nil {
 		v.Hooks.Progress = func(Progress) {}
 	}

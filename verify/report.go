@@ -41,9 +41,7 @@ type Report struct {
 	// Objects counts all objects by their kinds: "format", "lock", "compactor-lock",
 	// "manifest", "data", "segment", "list", "pin", "file", "tmp", "unknown".
 	Objects map[string]Count `json:"objects"`
-	// Group is set by [RunGroup] only. Then Log, Manifest, First, End, Floor and Tail are not set.
-	Group *GroupReport  `json:"group,omitempty"`
-	Took  time.Duration `json:"took_ns"`
+	Took    time.Duration    `json:"took_ns"`
 
 	// Problems are damage. MoreProblems counts those beyond Options.MaxFindings.
 	Problems     []Finding `json:"problems"`

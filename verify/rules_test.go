@@ -2,17 +2,10 @@ package verify_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/group"
-	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/memstore"
-	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/verify"
 )
 
@@ -54,100 +47,5 @@ func TestT36_RulesAreSeen(t *testing.T) {
 	r, err := verify.Run(t.Context(), ruled{Store: l.Mem, err: &store.Error{Op: "lifecycle", Kind: store.ErrDenied}}, nil)
 	if err != nil || !r.OK() || len(r.Notes) == 0 {
 		t.Errorf("denied: %v, %+v", err, r)
-	}
-}
-
-// TestRulesOfGroup: a rule that deletes objects of a group, or all its logs, is a problem, and one only.
-func TestRulesOfGroup(t *testing.T) {
-	quick := &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
-	st := memstore.New(nil)
-	err := group.Create(t.Context(), st, &group.Options{Partitions: 3, Probe: quick})
-	for p := 0; p < 3 && err == nil; p++ {
-		var log store.Store
-		if log, err = store.Sub(st, layout.PartitionPrefix(p)); err == nil {
-			_, err = manifest.Init(t.Context(), log, &manifest.InitOptions{Probe: quick})
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for prefix, bad := range map[string]bool{
-		"": true, "partition/": true, "parti": true, "partition/000001/data/": true, "group/": true, "group/member/": true, "compactors/": true,
-		"tmp/": false, "partition/000001/tmp/": false, "compactors/tmp/": false, "groups/": false, "partitions/": false, "compactors-of-mine/": false,
-	} {
-		want := 0
-		if bad {
-			want = 1
-		}
-		r := ruled{Store: st, rules: []store.Expiry{{Rule: "tidy", Prefix: prefix, What: "deletes objects after 30 days"}}}
-		report, err := verify.RunGroup(t.Context(), r, nil)
-		if err != nil || len(report.Problems) != want {
-			t.Errorf("%q: %v, %v", prefix, err, report.Problems)
-		}
-		if found, err := verify.Rules(t.Context(), r, nil); err != nil || len(found) != want {
-			t.Errorf("%q: %v, %v", prefix, err, found)
-		}
-	}
-	report, err := verify.RunGroup(t.Context(), ruled{Store: st, err: &store.Error{Op: "lifecycle", Kind: store.ErrDenied}}, nil)
-	if err != nil || !report.OK() || len(report.Notes) != 1 {
-		t.Errorf("denied: %v, %+v", err, report)
-	}
-	l, _ := tables(t) // no group is there, but other objects with such names
-	for _, key := range []string{"partition/000000/x", "group/members.csv"} {
-		fixture.Put(t, l.Mem, key, nil)
-	}
-	found, err := verify.Rules(t.Context(), ruled{Store: l.Mem, rules: []store.Expiry{{Prefix: "partition/"}}}, nil)
-	if err != nil || len(found) > 0 {
-		t.Errorf("%v, %v", err, found)
-	}
-}
-
-// TestRulesOfFilesOfGroup: the logs of a group share a store for their files, whose rule is told once.
-func TestRulesOfFilesOfGroup(t *testing.T) {
-	quick := &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
-	st, files := memstore.New(nil), memstore.New(nil)
-	err := group.Create(t.Context(), st, &group.Options{Partitions: 2, Probe: quick})
-	for p := 0; p < 2 && err == nil; p++ {
-		var log store.Store
-		if log, err = store.Sub(st, layout.PartitionPrefix(p)); err == nil {
-			_, err = manifest.Init(t.Context(), log, &manifest.InitOptions{Probe: quick, Files: files})
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := ruled{Store: files, rules: []store.Expiry{{Rule: "tidy", What: "deletes objects after 30 days"}}}
-	if r, err := verify.RunGroup(t.Context(), st, &verify.Options{Files: second}); err != nil || len(r.Problems) != 1 {
-		t.Errorf("%v, %v", err, r.Problems)
-	}
-}
-
-// TestNoGroupButLog: the log beside what seems to be a group is read.
-func TestNoGroupButLog(t *testing.T) {
-	l, _ := tables(t)
-	l.Put(layout.PartitionsPrefix+"eu.csv", []byte("of another program"))
-	r, err := verify.RunGroup(t.Context(), l.Mem, nil)
-	if err != nil || len(r.Problems) != 1 || r.Edits == 0 {
-		t.Errorf("%v, %+v", err, r)
-	}
-}
-
-// TestFilesOfSome: the logs of a group keep their files in another store, and the log beside the group in itself.
-func TestFilesOfSome(t *testing.T) {
-	quick := &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
-	st, files := memstore.New(nil), memstore.New(nil)
-	err := group.Create(t.Context(), st, &group.Options{Partitions: 1, Probe: quick})
-	log, serr := store.Sub(st, layout.PartitionPrefix(0))
-	if err = errors.Join(err, serr); err == nil {
-		_, err = manifest.Init(t.Context(), log, &manifest.InitOptions{Probe: quick, Files: files})
-	}
-	if err == nil {
-		_, err = manifest.Init(t.Context(), st, &manifest.InitOptions{Probe: quick})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r, err := verify.RunGroup(t.Context(), st, &verify.Options{Files: files}); err != nil || !r.OK() || r.Group.Logs != 1 || r.Objects["format"].Objects != 2 {
-		t.Errorf("%v, %+v", err, r)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/verify"
@@ -340,12 +339,6 @@ func TestOptions(t *testing.T) {
 	}
 	if r, err := verify.Run(t.Context(), nil, nil); !errors.Is(err, verify.ErrOptions) || r == nil {
 		t.Error(r, err)
-	}
-	var none *memstore.Store
-	for _, st := range []store.Store{nil, none} {
-		if r, err := verify.RunGroup(t.Context(), st, nil); !errors.Is(err, verify.ErrOptions) || r == nil {
-			t.Errorf("a group without a store: %v, %v", r, err)
-		}
 	}
 }
 

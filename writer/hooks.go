@@ -9,7 +9,7 @@ import (
 
 // Hooks are called when something happens, for metrics and traces. Each may be nil. Of
 // one writer, two calls of the same hook never overlap; different hooks may be called at once, and
-// so may hooks that several writers share, as those of fencepost.RunGroup do. They are called
+// so may hooks that several writers share, as those of group.Run do. They are called
 // from the writer's own goroutines, which hold no state locked and send nothing meanwhile. So a
 // hook must return soon, and it must not wait for the writer:
 // for no append (AppendAsync waits for room), no Future, no Flush and no Close.

@@ -231,9 +231,6 @@ func (w *Writer) shut(err error) {
 			f.cancel(err)
 		}
 		close(w.closed)
-		if w.told != nil {
-			w.tasks.Go(func() { w.told(err) }) // Close has not begun to wait: it shuts the writer before
-		}
 		if w.opts.Hooks.Ended != nil {
 			w.ending.Go(w.end)
 		}

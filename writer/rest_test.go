@@ -2,8 +2,6 @@ package writer_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/ends"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -178,63 +175,16 @@ func TestRestMemory(t *testing.T) {
 	})
 }
 
-// The owner is told once that the writer has ended, and why.
-func TestOwnerIsTold(t *testing.T) {
-	for name, end := range map[string]func(*env, *writer.Writer) error{
-		"closed": func(e *env, w *writer.Writer) error {
-			if err := w.Close(e.Context()); err != nil {
-				e.Error(err)
-			}
-			return writer.ErrClosed
-		},
-		"fenced": func(e *env, w *writer.Writer) error {
-			e.seal(at(1, 1), 2)
-			_, err := w.Append(e.Context(), recs("x"))
-			e.fenced(err, 2)
-			return writer.ErrFenced
-		},
-	} {
-		t.Run(name, bubbled(func(t *testing.T, e *env) {
-			var mu sync.Mutex
-			var told []error
-			w := e.open("a", 1, &writer.Options{Until: ends.With(t.Context(), func(err error) {
-				mu.Lock()
-				defer mu.Unlock()
-				told = append(told, err)
-			})})
-			if len(told) > 0 {
-				t.Fatalf("told too early: %v", told)
-			}
-			want := end(e, w)
-			synctest.Wait()
-			_ = w.Close(t.Context())
-			synctest.Wait()
-			if len(told) != 1 || !errors.Is(told[0], want) {
-				t.Errorf("told %v, want once %v", told, want)
-			}
-		}))
-	}
-}
-
-// paused is a context that answers no question for a while: a goroutine that is paused where it asks one.
-type paused struct{ context.Context }
-
-func (p paused) Value(key any) any {
-	time.Sleep(time.Second)
-	return p.Context.Value(key)
-}
-
-// The owner is also told if a successor fences the writer while Open still prepares it: the first
+// Ended is also called if a successor fences the writer while Open still prepares it: the first
 // manifest of the writer comes after that of the successor.
-func TestOwnerIsToldAtOnce(t *testing.T) {
+func TestEndedWhileOpening(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		e.before("a", faultstore.Put, layout.ManifestPrefix, func(faultstore.Op) bool {
 			e.open("b", 2, nil)
 			return true
 		})
 		told := make(chan error, 2)
-		until := ends.With(t.Context(), func(err error) { told <- err })
-		w, err := e.try("a", 1, &writer.Options{Until: paused{until}})
+		w, err := e.try("a", 1, &writer.Options{Hooks: writer.Hooks{Ended: func(end writer.Ending) { told <- end.Err }}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +192,7 @@ func TestOwnerIsToldAtOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(told) != 1 {
-			t.Fatalf("the owner was told %d times that the writer has ended", len(told))
+			t.Fatalf("Ended was called %d times", len(told))
 		}
 		e.fenced(<-told, 2)
 	})

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/ends"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/outage"
@@ -68,7 +67,6 @@ type Writer struct {
 	failed   error          // of the appends that were not acknowledged; ErrUnknown before all others
 	reports  []*batch       // acknowledged, and the hook is not called yet
 	reported []*batch       // an array for reports to use again; guarded by reporting
-	told     func(error)    // when err is set; may be nil; set before the writer can end
 	crew     *crew          // of the dispatcher; nil while none runs
 	// checkpointing says that the checkpointer runs, or has ended for good.
 	checkpointing bool
@@ -115,9 +113,7 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, s
 	w.changed.L = &w.mu
 	w.slots, w.abandon = context.WithCancelCause(context.Background())
 	w.checkpointing, w.checkpoints.pruning = true, pruning{Writer: w, updater: updater}
-	// From here on the writer may end at any time, and tells its owner: so it knows the owner before.
 	if opts.Until != nil {
-		w.told = ends.Of(opts.Until)
 		w.stopUntil = w.abortWith(opts.Until)
 	}
 	w.tasks.Go(w.checkpointFirst)

@@ -17,9 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/bench/result"
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/writer"
@@ -55,10 +54,10 @@ func idle(out io.Writer) error {
 	all := make(chan struct{})
 	var opened atomic.Int64
 	go func() {
-		ended <- fencepost.RunGroup(ctx, st, &fencepost.GroupOptions{
+		ended <- group.Run(ctx, st, &group.RunOptions{
 			Group:  &group.Options{Partitions: n, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 2, Refusals: 2, UploadSize: 1}},
 			Writer: &writer.Options{},
-		}, func(ctx context.Context, _ *fencepost.PartitionSession) error {
+		}, func(ctx context.Context, _ *group.Session) error {
 			if opened.Add(1) == int64(n) {
 				close(all)
 			}

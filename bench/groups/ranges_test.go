@@ -10,10 +10,9 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -81,7 +80,7 @@ func TestRanges(t *testing.T) {
 			w.faulty.SetHook(r.hook)
 			start := func(name string) *worker {
 				return w.start(name, func(ctx context.Context, x *worker) {
-					err := fencepost.RunGroup(ctx, x.st, &fencepost.GroupOptions{
+					err := group.Run(ctx, x.st, &group.RunOptions{
 						Group: &group.Options{Identity: x.name, Clock: clock.Go(), Hooks: group.Hooks{Ended: func(e group.End) {
 							if !errors.Is(e.Cause, group.ErrLeft) && !x.st.Crashed() {
 								w.mu.Lock()
@@ -90,7 +89,7 @@ func TestRanges(t *testing.T) {
 							}
 						}}},
 						Writer: &writer.Options{Clock: clock.Go()},
-					}, func(ctx context.Context, s *fencepost.PartitionSession) error {
+					}, func(ctx context.Context, s *group.Session) error {
 						x.opens(s.Partition.Number())
 						defer x.closes(s.Partition.Number())
 						<-ctx.Done()

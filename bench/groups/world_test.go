@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/store/probe"

@@ -19,9 +19,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -334,8 +333,8 @@ func orphaned(ctx context.Context, st store.Store, err error) error {
 	case oerr != nil:
 		return errors.Join(err, oerr)
 	}
-	if _, _, rerr := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20}); rerr == nil {
-		return fmt.Errorf("%s has a group, not a log; see fencepost group status; partition 0 has its log, if there is one, below %s", st.Traits().Name, layout.PartitionPrefix(0))
+	if _, _, rerr := store.Read(ctx, st, group.FormatKey, &store.ReadOptions{Limit: 1 << 20}); rerr == nil {
+		return fmt.Errorf("%s has a group, not a log; see fencepost group status; partition 0 has its log, if there is one, below %s", st.Traits().Name, group.PartitionPrefix(0))
 	}
 	return onlyLock(ctx, st, err)
 }

@@ -11,11 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/feed"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
-	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
@@ -75,15 +73,15 @@ func (g *granted) log(ctx context.Context, st store.Store) (store.Store, error) 
 	var f struct {
 		Probe *probe.Report `json:"probe"`
 	}
-	body, _, err := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20})
+	body, _, err := store.Read(ctx, st, group.FormatKey, &store.ReadOptions{Limit: 1 << 20})
 	if err == nil {
-		err = document.Decode(member.FormatKey, body, &f)
+		err = document.Decode(group.FormatKey, body, &f)
 	}
 	if err != nil {
 		return nil, err
 	}
 	g.probed = f.Probe
-	return fencepost.PartitionStore(st, g.partition)
+	return group.PartitionStore(st, g.partition)
 }
 
 // init says how the log of a partition is made if this is its first append.
@@ -98,7 +96,7 @@ func (g *granted) init(o *manifest.InitOptions) {
 		if err != nil {
 			return nil, err
 		}
-		return fencepost.PartitionStore(st, g.partition)
+		return group.PartitionStore(st, g.partition)
 	}
 }
 

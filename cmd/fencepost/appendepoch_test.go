@@ -5,8 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/group"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/probe"
@@ -37,13 +36,13 @@ func TestAppendPartition(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, "a\n", "append", "--epoch", "70000", "--partition", "2", url)
-	if got := contents(t, url+"/"+layout.PartitionPrefix(2)); got != "a\n" {
+	if got := contents(t, url+"/"+group.PartitionPrefix(2)); got != "a\n" {
 		t.Errorf("%q", got)
 	}
 	must(t, "b\n", "append", "--epoch", "70000", "--partition", "1", url)
 	var probes []probe.Report
 	for p := range 2 {
-		f, err := manifest.ReadFormat(t.Context(), openStore(t, url+"/"+layout.PartitionPrefix(p+1)), nil)
+		f, err := manifest.ReadFormat(t.Context(), openStore(t, url+"/"+group.PartitionPrefix(p+1)), nil)
 		if err != nil || f.Probe == nil {
 			t.Fatal(f, err)
 		}

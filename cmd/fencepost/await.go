@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )

@@ -11,9 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 )
@@ -206,7 +205,7 @@ func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files
 	if !changed("interval") {
 		o.Interval = 0
 	}
-	opts := &fencepost.CompactGroupOptions{
+	opts := &group.CompactOptions{
 		Group: &group.Options{
 			Identity: leader.DefaultIdentity(), Probe: a.probing(url),
 			Hooks: f.gauges.group(group.Hooks{Assigned: func(e group.Assigned) {
@@ -228,7 +227,7 @@ func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files
 	if err != nil {
 		return err
 	}
-	return fencepost.CompactGroup(ctx, f.gauges.store(st), opts)
+	return group.Compact(ctx, f.gauges.store(st), opts)
 }
 
 // worked tells whether a pass found something to do.

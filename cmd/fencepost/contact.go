@@ -10,15 +10,14 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/store"
 )
 
 // reach waits until the store answers, for as long as --timeout says.
 func (a *app) reach(ctx context.Context, st store.Store) error {
-	err := outage.Reach(ctx, st, layout.FormatKey, &outage.ReachOptions{
+	err := store.Reach(ctx, st, layout.FormatKey, &store.ReachOptions{
 		Timeout: a.timeout, Every: max(a.patience, time.Second),
-		Waiting: func(w outage.Waiting) { a.con.note("%v", w) },
+		Waiting: func(w store.Waiting) { a.con.note("%v", w) },
 	})
 	if errors.Is(err, store.ErrUnreachable) {
 		return err
@@ -104,7 +103,7 @@ func (w *watched) check() {
 		wait -= since
 	} else {
 		w.told = true
-		s := outage.Waiting{Store: w.Traits().Where(), For: since, Err: w.last}.String()
+		s := store.Waiting{Store: w.Traits().Where(), For: since, Err: w.last}.String()
 		if w.last == nil {
 			s += ": " + w.waiting
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/doctor"
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store/probe"

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -62,7 +62,7 @@ func remedy(err error) string {
 	switch {
 	case strings.Contains(err.Error(), "fencepost verify"):
 	case errors.Is(err, manifest.ErrNotInitialized), errors.Is(err, fence.ErrFormat), errors.Is(err, leader.ErrCorrupt):
-	case errors.Is(err, fence.ErrCorrupt) && strings.Contains(err.Error(), " "+member.Prefix):
+	case errors.Is(err, fence.ErrCorrupt) && strings.Contains(err.Error(), " "+group.Prefix):
 		return "see docs/groups.md"
 	case errors.Is(err, fence.ErrCorrupt):
 		return "run `fencepost verify` to see the extent"

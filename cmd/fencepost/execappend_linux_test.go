@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -60,7 +60,7 @@ const appends = `"$SELF" append --epoch "$FENCEPOST_EPOCH" --partition "$FENCEPO
 func TestExecGroupAppends(t *testing.T) {
 	t.Parallel()
 	url, out := fileURL(t), t.TempDir()
-	at := func(p int) string { return url + "/" + layout.PartitionPrefix(p) }
+	at := func(p int) string { return url + "/" + group.PartitionPrefix(p) }
 	read := func(p int) string {
 		st, err := store.Open(t.Context(), at(p))
 		if err != nil {

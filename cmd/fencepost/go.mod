@@ -79,6 +79,7 @@ require (
 	github.com/envoyproxy/go-control-plane/envoy v1.37.0 // indirect
 	github.com/envoyproxy/protoc-gen-validate v1.3.3 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
+	github.com/fencepost/fencepost/ext/group v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/promhooks/deltahooks v0.0.0-00010101000000-000000000000
 	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
@@ -133,3 +134,5 @@ require (
 )
 
 replace github.com/fencepost/fencepost/promhooks/deltahooks => ../../promhooks/deltahooks
+
+replace github.com/fencepost/fencepost/ext/group => ../../ext/group

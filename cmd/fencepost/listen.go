@@ -20,8 +20,8 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/promhooks"
 	"github.com/fencepost/fencepost/promhooks/deltahooks"

@@ -20,9 +20,9 @@ import (
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
@@ -451,8 +451,8 @@ func TestPolicyOfTheBucket(t *testing.T) {
 	for key, free := range map[string]bool{
 		"format.json": false, "data/1/1": false, "file/_delta_log/1.json": false, "file/0/x": false, "tmp/x": true,
 		"partition/000007/format.json": false, "partition/099999/data/1/1": false, "partition/000007/lock/1.json": false, "partition/000007/tmp/x": true,
-		member.FormatKey: false, member.AssignKey(1): false, member.MemberPrefix + "x.json": false, member.HeadKey: true,
-		"compactors/" + member.FormatKey: false, "compactors/" + member.AckPrefix + "x": false, "compactors/" + member.HeadKey: true,
+		group.FormatKey: false, "group/assign/00000000000000000001": false, "group/member/x.json": false, "group/head.json": true,
+		"compactors/" + group.FormatKey: false, "compactors/" + "group/ack/x": false, "compactors/" + "group/head.json": true,
 	} {
 		if _, err := admin.Put(t.Context(), key, []byte("x"), nil); (err == nil) != free {
 			t.Errorf("an unconditional write of %s: %v", key, err)

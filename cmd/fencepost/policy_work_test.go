@@ -13,14 +13,12 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -70,12 +68,12 @@ func TestPolicyGroup(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		worker := func(st store.Store) func(context.Context) error {
-			o := &fencepost.GroupOptions{
+			o := &group.RunOptions{
 				Group:  &group.Options{Partitions: 3, Clock: clock.Go(), Probe: virtualProbe()},
 				Writer: &writer.Options{Clock: clock.Go(), Init: &manifest.InitOptions{Grace: time.Minute}},
 			}
 			return func(ctx context.Context) error {
-				return fencepost.RunGroup(ctx, st, o, func(ctx context.Context, s *fencepost.PartitionSession) error {
+				return group.Run(ctx, st, o, func(ctx context.Context, s *group.Session) error {
 					for ctx.Err() == nil {
 						if _, err := s.Append(ctx, [][]byte{[]byte("a")}); err != nil {
 							return err
@@ -91,7 +89,7 @@ func TestPolicyGroup(t *testing.T) {
 		b := inBackground(t, worker(all[1]))
 		time.Sleep(time.Minute)
 		compact := inBackground(t, func(ctx context.Context) error {
-			return fencepost.CompactGroup(ctx, all[2], &fencepost.CompactGroupOptions{
+			return group.Compact(ctx, all[2], &group.CompactOptions{
 				Group: &group.Options{Clock: clock.Go(), Probe: virtualProbe()}, Compactor: &compactor.Options{Interval: 10 * time.Second, MinObjects: 8},
 			})
 		})
@@ -107,11 +105,11 @@ func TestPolicyGroup(t *testing.T) {
 		}
 	}
 	// The group was pruned, and so were the logs.
-	if n := keysOf(t, mem, member.AssignPrefix); len(n) > 2 || slices.Contains(n, member.AssignKey(1)) {
+	if n := keysOf(t, mem, "group/assign/"); len(n) > 2 || slices.Contains(n, "group/assign/00000000000000000001") {
 		t.Errorf("assignments %q", n)
 	}
 	for p := range 3 {
-		log := layout.PartitionPrefix(p) + "/"
+		log := group.PartitionPrefix(p) + "/"
 		if s, d := keysOf(t, mem, log+"segment/"), keysOf(t, mem, log+"data/"); len(s) == 0 || len(d) == 0 || len(d) > 400 {
 			t.Errorf("partition %d has %d segments and %d objects", p, len(s), len(d))
 		}
@@ -122,7 +120,7 @@ func TestPolicyGroup(t *testing.T) {
 				t.Errorf("a worker writes %s: %v", key, err)
 			}
 		}
-		for _, key := range []string{member.FormatKey, "partition/000001/data/1/1"} {
+		for _, key := range []string{group.FormatKey, "partition/000001/data/1/1"} {
 			if err := p.Delete(t.Context(), key); !errors.Is(err, store.ErrDenied) {
 				t.Errorf("a worker deletes %s: %v", key, err)
 			}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"

@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/promhooks"
 	"github.com/fencepost/fencepost/store"
@@ -78,14 +79,11 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 				return err
 			}
 			st = g.store(st)
-			grouped, err := verify.IsGroup(cmd.Context(), st, nil)
+			grouped, err := group.Exists(cmd.Context(), st, nil)
 			if err != nil && !errors.Is(err, store.ErrDenied) {
 				return err // who may read only the log cannot know
 			}
-			check := verify.Run
-			if grouped {
-				check = verify.RunGroup
-			} else if cmd.Flags().Changed("at-once") {
+			if !grouped && cmd.Flags().Changed("at-once") {
 				return usage("--at-once is for a group of workers, and there is none at %s", args[0])
 			}
 			second, err := files.open(cmd.Context(), false)
@@ -102,7 +100,18 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err != nil {
 				return err
 			}
-			r, err := check(cmd.Context(), st, &verify.Options{Files: second, AtOnce: atOnce, Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: hooks})
+			o := &verify.Options{Files: second, Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: hooks}
+			r := &group.Report{}
+			var summary *group.Summary
+			var shown any = &r.Report
+			if grouped {
+				r, err = group.Check(cmd.Context(), st, &group.CheckOptions{Verify: o, AtOnce: atOnce})
+				summary, shown = &r.Group, r
+			} else {
+				var one *verify.Report
+				one, err = verify.Run(cmd.Context(), st, o)
+				r.Report, shown = *one, one
+			}
 			a.con.done()
 			if err != nil {
 				// The problems that were found so far matter more than this error.
@@ -118,9 +127,9 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 				a.con.note("the metrics are not written: %s", line(err))
 			}
 			if a.json {
-				err = a.print(r)
+				err = a.print(shown)
 			} else {
-				err = a.write(verdict(r))
+				err = a.write(verdict(&r.Report, summary))
 			}
 			if !r.OK() {
 				return errDamaged
@@ -161,7 +170,7 @@ func verifyMetrics(file, url string, next verify.Hooks) (hooks verify.Hooks, sav
 	return m.Verifier(next), func() error { return prometheus.WriteToTextfile(file, own) }, nil
 }
 
-func verdict(r *verify.Report) []byte {
+func verdict(r *verify.Report, g *group.Summary) []byte {
 	var b bytes.Buffer
 	left := r.MoreProblems
 	for _, p := range r.Problems {
@@ -179,7 +188,7 @@ func verdict(r *verify.Report) []byte {
 	if r.MoreNotes > 0 {
 		fmt.Fprintf(&b, "note: and %d more\n", r.MoreNotes)
 	}
-	if g := r.Group; g != nil {
+	if g != nil {
 		fmt.Fprintf(&b, "group: %s, assignment %d, %s; read %s of the group; %s with %s: %s, %s of the chains, %s; in %s\n",
 			plural(g.Partitions, "partition"), g.Assignment, plural(g.Members, "member"), plural(g.Objects, "object"), plural(g.Logs, "log"), plural(int(g.Records), "record"),
 			plural(r.Segments, "segment"), plural(r.Slots, "object"), size(int(r.Bytes)), brief(r.Took))

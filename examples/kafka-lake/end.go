@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 )
@@ -124,7 +124,7 @@ func (s *story) sweep(ctx context.Context) error {
 
 // compact compacts the log of a partition. Nobody else does, so any rising number is a token.
 func (s *story) compact(ctx context.Context, partition int, pass uint64) error {
-	log, err := fencepost.PartitionStore(s.logs, partition)
+	log, err := group.PartitionStore(s.logs, partition)
 	if err != nil {
 		return err
 	}

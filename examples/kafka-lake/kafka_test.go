@@ -29,7 +29,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/fencepost/fencepost/integration/servers"
+	"github.com/fencepost/fencepost/internal/testkit/servers"
 )
 
 // jarsEnv names the folder with the jars of broker/pom.xml.
@@ -395,7 +395,7 @@ func (c *chaos) more() error {
 }
 
 // all waits until the workers share the partitions. A worker that has ended by itself is replaced, as by a
-// supervisor: RunGroup ends with group.ErrHung if work takes too long to return.
+// supervisor: group.Run ends with group.ErrHung if work takes too long to return.
 func (c *chaos) all(ctx context.Context) error {
 	for {
 		err := c.shared(ctx, c.names...)

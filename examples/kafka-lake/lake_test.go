@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -86,7 +86,7 @@ type owner struct {
 func (w *world) own(name string, rows uint64, flush time.Duration) *owner {
 	w.Helper()
 	w.epoch++
-	log, err := fencepost.PartitionStore(w.logs.Client(name), 0)
+	log, err := group.PartitionStore(w.logs.Client(name), 0)
 	if err != nil {
 		w.Fatal(err)
 	}

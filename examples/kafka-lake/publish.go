@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -13,7 +13,7 @@ import (
 func publisher(ctx context.Context, logs, table store.Store, partitions int, opts *delta.Options) (*delta.Publisher, error) {
 	var sources []delta.Source
 	for p := range partitions {
-		log, err := fencepost.PartitionStore(logs, p)
+		log, err := group.PartitionStore(logs, p)
 		if err != nil {
 			return nil, err
 		}

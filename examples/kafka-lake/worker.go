@@ -13,9 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/delta"
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
@@ -120,16 +119,16 @@ func runWorker(ctx context.Context, c config, in io.Reader, out io.Writer) error
 // copyAll copies the partitions that this worker owns. The stage is nil outside of the story.
 func copyAll(ctx context.Context, c config, l *lake, logs store.Store, partitions int, s *stage, report func(event)) error {
 	files := l.table
-	opened := func(*fencepost.PartitionSession) {}
+	opened := func(*group.Session) {}
 	if s != nil {
 		logs, files = logsOn{logs, s}, filesOn{files, s}
-		opened = func(p *fencepost.PartitionSession) {
+		opened = func(p *group.Session) {
 			f := p.Format()
 			name := f.FileName(fmt.Sprintf("file/%020d/x", p.Epoch()))
 			s.opened(p.Partition.Number(), uint64(p.Epoch()), path.Dir(name))
 		}
 	}
-	opts := &fencepost.GroupOptions{
+	opts := &group.RunOptions{
 		Group: &group.Options{
 			Partitions: partitions, Validity: c.validity, Identity: c.worker,
 			// The work closes a Kafka client and aborts an upload, which may take seconds on a slow machine. Work
@@ -145,7 +144,7 @@ func copyAll(ctx context.Context, c config, l *lake, logs store.Store, partition
 		},
 		Writer: &writer.Options{Files: files, Init: &manifest.InitOptions{Files: files, Grace: c.grace}},
 	}
-	return fencepost.RunGroup(ctx, logs, opts, func(ctx context.Context, s *fencepost.PartitionSession) error {
+	return group.Run(ctx, logs, opts, func(ctx context.Context, s *group.Session) error {
 		opened(s)
 		report(event{What: "opens", Partition: s.Partition.Number(), Token: uint64(s.Partition.Token().Epoch())})
 		return l.copyPartition(ctx, s.Writer, int32(s.Partition.Number()))

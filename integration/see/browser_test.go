@@ -22,8 +22,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	_ "github.com/fencepost/fencepost/store/dirstore"

@@ -48,6 +48,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/sts v1.51.7 // indirect
 	github.com/aws/smithy-go v1.28.8 // indirect
 	github.com/chromedp/sysutil v1.1.0 // indirect
+	github.com/fencepost/fencepost/ext/group v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/promhooks v0.0.0-00010101000000-000000000000
 	github.com/go-json-experiment/json v0.0.0-20250725192818-e39067aee2d2 // indirect
 	github.com/gobwas/httphead v0.1.0 // indirect
@@ -63,3 +64,5 @@ require (
 )
 
 replace github.com/fencepost/fencepost/promhooks => ../../promhooks
+
+replace github.com/fencepost/fencepost/ext/group => ../../ext/group

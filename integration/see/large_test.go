@@ -17,8 +17,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"

@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -53,19 +52,6 @@ func ParseDeltaCommitKey(key string) (version int64, ok bool) {
 	n, ok := ParseNumber(number)
 	return int64(n), ok && below && json && int64(n) >= 0
 }
-
-// PartitionsPrefix begins the keys of the logs of all partitions of a group.
-const PartitionsPrefix = "partition/"
-
-// PartitionPrefix is the folder of the log of one partition of a group, without a slash at its
-// end.
-func PartitionPrefix(partition int) string {
-	return fmt.Sprintf(PartitionsPrefix+"%06d", partition)
-}
-
-// CompactorsPrefix is the folder of the group in which the compactors of a group's logs share these,
-// without a slash at its end.
-const CompactorsPrefix = "compactors"
 
 // NumberedKey names a lock by its epoch, or a manifest: <prefix><number>.json.
 func NumberedKey(prefix string, n uint64) string { return prefix + FormatNumber(n) + ".json" }

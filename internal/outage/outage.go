@@ -1,5 +1,5 @@
 // Package outage knows that a store does not do what one of its users asks for, and logs that
-// now and then: never once for each request that fails. [Reach] is the first contact with a store.
+// now and then: never once for each request that fails.
 package outage
 
 import (
@@ -88,7 +88,7 @@ func (l *Log) Failed(err error) {
 	}
 	l.mu.Unlock()
 	if tell {
-		l.logger.Warn(l.fails, zap.String("store", l.where), zap.Duration("for", lasts.Round(time.Millisecond)), zap.String("error", Brief(err)))
+		l.logger.Warn(l.fails, zap.String("store", l.where), zap.Duration("for", lasts.Round(time.Millisecond)), zap.String("error", store.Brief(err)))
 	}
 }
 

@@ -7,18 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/integration/servers"
-	"github.com/fencepost/fencepost/internal/testkit/grouptest"
+	"github.com/fencepost/fencepost/internal/testkit/servers"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
 func TestConformance(t *testing.T) {
 	cloudtest.Conformance(t, servers.Start(t, servers.Azurite).URL("storetest"), testing.Short())
-}
-
-func TestGroup(t *testing.T) {
-	grouptest.Run(t, cloudtest.Open(t, servers.Start(t, servers.Azurite).URL("group")))
 }
 
 func TestProbeAccepts(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
@@ -61,15 +61,15 @@ func TestCompactorsOfGroup(t *testing.T) {
 		if err := group.Create(t.Context(), p, o); err != nil {
 			t.Fatal(err)
 		}
-		fixture.Put(t, p, layout.PartitionsPrefix+"eu.csv", []byte("of another program"))
+		fixture.Put(t, p, group.PartitionsPrefix+"eu.csv", []byte("of another program"))
 		if f := of(examine(t, p, nil), check); len(f) != 0 {
 			t.Errorf("there is no log: %+v", f)
 		}
-		fixture.Put(t, p, layout.PartitionPrefix(1)+"/"+layout.DataKey(logtest.At(1, 1)), []byte("of the log of a partition"))
+		fixture.Put(t, p, group.PartitionPrefix(1)+"/"+layout.DataKey(logtest.At(1, 1)), []byte("of the log of a partition"))
 		if f := of(examine(t, p, nil), check); len(f) != 1 || f[0].Level != Warning || !strings.Contains(f[0].Remedy, "compact --watch --group") {
 			t.Errorf("nobody compacts: %+v", f)
 		}
-		own, err := store.Sub(p, layout.CompactorsPrefix)
+		own, err := store.Sub(p, group.CompactorsPrefix)
 		if err != nil {
 			t.Fatal(err)
 		}

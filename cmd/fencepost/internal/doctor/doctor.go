@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -233,7 +234,7 @@ func (x *examination) rules(ctx context.Context) {
 const limitRule = "limit the rule to other prefixes. Remove it only if no other data in the bucket needs it"
 
 func (x *examination) rulesOf(ctx context.Context, st store.Store, check string) {
-	found, err := verify.Rules(ctx, st, nil)
+	found, err := group.Rules(ctx, st, nil)
 	for _, f := range found {
 		x.add(check, Problem, limitRule, "%s", f.What)
 	}
@@ -333,11 +334,16 @@ func (x *examination) content(ctx context.Context) {
 		x.cannot(check, err, remedy)
 		return
 	}
-	run := verify.Run
+	o := &verify.Options{Files: x.Files, Hooks: verify.Hooks{Progress: func(p verify.Progress) { x.Progress("reading "+p.Stage, p.Done, p.Total) }}}
+	var r *verify.Report
+	var err error
 	if x.grouped {
-		run = verify.RunGroup
+		var all *group.Report
+		all, err = group.Check(ctx, x.st, &group.CheckOptions{Verify: o})
+		r = &all.Report
+	} else {
+		r, err = verify.Run(ctx, x.st, o)
 	}
-	r, err := run(ctx, x.st, &verify.Options{Files: x.Files, Hooks: verify.Hooks{Progress: func(p verify.Progress) { x.Progress("reading "+p.Stage, p.Done, p.Total) }}})
 	for _, f := range r.Problems { // also those that were found before an error
 		x.add(check, Problem, f.Remedy, "%s: %s", f.Key, f.What)
 	}

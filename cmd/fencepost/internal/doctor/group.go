@@ -7,18 +7,16 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/verify"
 )
 
 // lookForGroup finds out whether there is a group of workers, and checks it if there is one.
 func (x *examination) lookForGroup(ctx context.Context) {
 	const check = "group"
-	is, err := verify.IsGroup(ctx, x.st, nil)
+	is, err := group.Exists(ctx, x.st, nil)
 	switch {
 	case errors.Is(err, store.ErrDenied):
 		return // who may read only the log cannot know
@@ -39,7 +37,7 @@ func (x *examination) lookForGroup(ctx context.Context) {
 				level, x.grouped = Warning, false // there is a log, and perhaps nothing else
 			}
 			x.add(check, level, "if there is a group of workers here: docs/groups.md has the steps. If another log or program has such names, leave them",
-				"there are objects below %s or %s, and no %s", member.Prefix, layout.PartitionsPrefix, member.FormatKey)
+				"there are objects below %s or %s, and no %s", group.Prefix, group.PartitionsPrefix, group.FormatKey)
 		default:
 			x.failed(check, err, "see docs/groups.md")
 		}
@@ -85,7 +83,7 @@ func (x *examination) group(s *group.Status) {
 	} else {
 		x.add("work", OK, "", "no partition was given up")
 	}
-	x.add("logs", OK, "", "--deep reads all of them, as `fencepost verify` does. Doctor checks the rest with the URL of a partition, which ends in /%s", layout.PartitionPrefix(0))
+	x.add("logs", OK, "", "--deep reads all of them, as `fencepost verify` does. Doctor checks the rest with the URL of a partition, which ends in /%s", group.PartitionPrefix(0))
 }
 
 // compactors says whether anybody compacts the logs of the partitions: in a group of their own, since these logs
@@ -93,7 +91,7 @@ func (x *examination) group(s *group.Status) {
 func (x *examination) compactors(ctx context.Context) {
 	const check = "compactors"
 	logs, err := x.hasLogs(ctx)
-	own, serr := store.Sub(x.st, layout.CompactorsPrefix)
+	own, serr := store.Sub(x.st, group.CompactorsPrefix)
 	if err = cmp.Or(err, serr); err != nil {
 		x.failed(check, err, "")
 		return
@@ -103,7 +101,7 @@ func (x *examination) compactors(ctx context.Context) {
 	}
 	for s, err := range group.Observe(ctx, own, nil) {
 		if err != nil && !errors.Is(err, group.ErrNoGroup) {
-			x.failed(check, fmt.Errorf("below %s/: %w", layout.CompactorsPrefix, err), "see docs/groups.md")
+			x.failed(check, fmt.Errorf("below %s: %w", group.CompactorsPrefix, err), "see docs/groups.md")
 			return
 		}
 		if n := living(&s); n > 0 {
@@ -117,13 +115,13 @@ func (x *examination) compactors(ctx context.Context) {
 
 // hasLogs tells whether any partition has a log.
 func (x *examination) hasLogs(ctx context.Context) (bool, error) {
-	for info, err := range store.ListAll(ctx, x.st, layout.PartitionsPrefix, nil, nil) {
+	for info, err := range store.ListAll(ctx, x.st, group.PartitionsPrefix, nil, nil) {
 		if err != nil {
 			return false, err
 		}
 		p := 0
-		_, _ = fmt.Sscanf(info.Key, layout.PartitionsPrefix+"%06d/", &p) // what is no number is of another program
-		if key, ok := strings.CutPrefix(info.Key, layout.PartitionPrefix(p)+"/"); ok && layout.KindOf(key) != layout.KindUnknown {
+		_, _ = fmt.Sscanf(info.Key, group.PartitionsPrefix+"%06d/", &p) // what is no number is of another program
+		if key, ok := strings.CutPrefix(info.Key, group.PartitionPrefix(p)+"/"); ok && layout.KindOf(key) != layout.KindUnknown {
 			return true, nil
 		}
 	}

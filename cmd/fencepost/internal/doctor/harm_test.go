@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
@@ -52,8 +52,8 @@ func TestNeighbours(t *testing.T) {
 		if err := group.Create(t.Context(), p, &group.Options{Partitions: 2, Probe: quickProbe}); err != nil {
 			t.Fatal(err)
 		}
-		fixture.Put(t, p, layout.PartitionPrefix(0)+"/format.json", []byte("of the log of a partition"))
-		compactors, err := store.Sub(p, layout.CompactorsPrefix)
+		fixture.Put(t, p, group.PartitionPrefix(0)+"/format.json", []byte("of the log of a partition"))
+		compactors, err := store.Sub(p, group.CompactorsPrefix)
 		if err == nil {
 			err = group.Create(t.Context(), compactors, &group.Options{Partitions: 2, Probe: quickProbe})
 		}
@@ -436,14 +436,14 @@ func TestGroup(t *testing.T) {
 		if f := of(found, "lifecycle rules"); f[0].Level != Problem {
 			t.Errorf("%+v", f)
 		}
-		p.rules[0].Prefix = layout.PartitionsPrefix // of which a log alone has nothing
+		p.rules[0].Prefix = group.PartitionsPrefix // of which a log alone has nothing
 		if f := of(examine(t, p, nil), "lifecycle rules"); len(f) != 1 || f[0].Level != Problem {
 			t.Errorf("%+v", f)
 		}
 		p.rules = nil
-		fixture.Put(t, p, layout.PartitionPrefix(0)+"/format.json", []byte("{"))
+		fixture.Put(t, p, group.PartitionPrefix(0)+"/format.json", []byte("{"))
 		found = examine(t, p, &Options{Deep: true, Probe: quickProbe})
-		if f := of(found, "content"); len(f) != 1 || f[0].Level != Problem || !strings.Contains(f[0].What, layout.PartitionPrefix(0)) {
+		if f := of(found, "content"); len(f) != 1 || f[0].Level != Problem || !strings.Contains(f[0].What, group.PartitionPrefix(0)) {
 			t.Errorf("%+v", f)
 		}
 		if f := of(found, "store"); len(f) != 1 || !strings.Contains(f[0].What, "it keeps") {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
@@ -22,7 +22,7 @@ import (
 func TestNoGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := admit(t, logtest.WithGrace(10*time.Minute))
-		fixture.Put(t, p, layout.PartitionsPrefix+"eu.csv", []byte("of another program"))
+		fixture.Put(t, p, group.PartitionsPrefix+"eu.csv", []byte("of another program"))
 		found := examine(t, p, &Options{Deep: true, Probe: quickProbe})
 		wants(t, found, "group", Warning, "If another log or program has such names, leave them")
 		if f := of(found, "content"); len(f) != 1 || !strings.Contains(f[0].What, "bytes were read") {
@@ -39,7 +39,7 @@ func TestNeedlessFiles(t *testing.T) {
 		if err := group.Create(t.Context(), p, &group.Options{Partitions: 1, Probe: quickProbe}); err != nil {
 			t.Fatal(err)
 		}
-		log, err := store.Sub(p, layout.PartitionPrefix(0))
+		log, err := store.Sub(p, group.PartitionPrefix(0))
 		if err == nil {
 			_, err = manifest.Init(t.Context(), log, &manifest.InitOptions{Probe: quickProbe, Grace: time.Minute})
 		}

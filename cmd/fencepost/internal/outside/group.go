@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
-	"github.com/fencepost/fencepost/internal/member"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -160,7 +160,7 @@ func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format
 	if !errors.Is(err, manifest.ErrNotInitialized) {
 		return "", f, err
 	}
-	_, _, gerr := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20, Settle: h.settle()})
+	_, _, gerr := store.Read(ctx, st, group.FormatKey, &store.ReadOptions{Limit: 1 << 20, Settle: h.settle()})
 	switch {
 	case gerr == nil:
 		return "group", f, nil

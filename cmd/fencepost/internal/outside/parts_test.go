@@ -16,7 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
-	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
@@ -195,7 +194,7 @@ func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, g
 			progress(n)
 		}
 		kind := layout.KindOf(info.Key)
-		if kind == layout.KindUnknown && !ofGroup(info.Key) {
+		if kind == layout.KindUnknown && !group.OfGroup(info.Key) {
 			s.Strange++
 		}
 		c := s.Objects[kind]
@@ -209,13 +208,6 @@ func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, g
 		}
 	}
 	return nil
-}
-
-// ofGroup tells whether an object is of a group of workers, or of the log of one of its partitions.
-func ofGroup(key string) bool {
-	return slices.ContainsFunc([]string{member.Prefix, layout.PartitionsPrefix, layout.CompactorsPrefix + "/"}, func(prefix string) bool {
-		return strings.HasPrefix(key, prefix)
-	})
 }
 
 // paged counts the entries of pages.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -173,7 +174,7 @@ func TestBadLock(t *testing.T) {
 // What is unknown to a log may be of a group of workers at the same place.
 func TestStrange(t *testing.T) {
 	st := newLog(t)
-	for _, key := range []string{"group/group.json", layout.PartitionPrefix(3) + "/format.json", layout.CompactorsPrefix + "/group/group.json", "groups.txt"} {
+	for _, key := range []string{"group/group.json", group.PartitionPrefix(3) + "/format.json", group.CompactorsPrefix + "/group/group.json", "groups.txt"} {
 		if _, err := st.Put(t.Context(), key, []byte("x"), nil); err != nil {
 			t.Fatal(err)
 		}
