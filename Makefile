@@ -41,7 +41,7 @@ test: ## the tests of every module that need no server
 # one moment after another, or a month in which one is away: make test has them, and others have their concurrency. The tests of
 # the examples and of the tools run programs that are built without the detector. With it the scheduler picks
 # goroutines at random. TestRepeats wants two equal runs, and failed in one run of ten; 60 without it passed.
-SERIAL := internal/assign internal/member
+SERIAL := ext/group/internal/assign ext/group/internal/member
 APART  := examples/[^/]* internal/testkit/mutants internal/testkit/pages
 COUNTS := TestHouse TestRot$$ TestRotApart TestRotAndMembers TestCostOfLargeTables TestManyEpochs TestWriteAmplification TestFoldsManyEdits \
 	TestRestMemory TestHooksDoNotAllocate TestUnpackedIsNotKept TestHostileFramesAllocateLittle TestOdds$$ TestCompactGroupIsBounded \
@@ -56,7 +56,8 @@ TEST := go test -vet=off -short -count=1 -timeout 20m
 .PHONY: race
 race: ## the tests of the root module, and of parts of others, with the race detector; some try fewer cases than in make test
 	@! grep -nE '^\s*go |\.Go\(|Parallel\(' $(addsuffix /*.go,$(SERIAL))
-	$(TEST) -race -skip '^($(subst $(eval ) ,|,$(strip $(COUNTS))))' $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(strip $(SERIAL) $(APART))))$$')
+	$(TEST) -race -skip '^($(subst $(eval ) ,|,$(strip $(COUNTS))))' $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(strip $(APART))))$$')
+	cd ext/group && $(TEST) -race -skip '^($(subst $(eval ) ,|,$(strip $(COUNTS))))' $$(go list ./... | grep -vE '/($(subst $(eval ) ,|,$(strip $(SERIAL))))$$|/examples/')
 	cd delta && $(TEST) -race -run '^Test(TenPublishers$$|ManySources|SecondStore|UnpublishWhile|OneBadSource|LogThatIsNotThereYet)' .
 	cd cmd/fencepost && $(TEST) -race -parallel 4 $(addprefix ./internal/,$(RACING))
 
@@ -80,7 +81,7 @@ modules-ci:
 
 .PHONY: servers
 servers: ## install the servers of the integration tests
-	go test -tags integration -count=1 -timeout 40m -v -run '^TestInstalled$$' ./integration/servers
+	go test -tags integration -count=1 -timeout 40m -v -run '^TestInstalled$$' ./internal/testkit/servers
 
 .PHONY: integration
 integration: ## tests with real servers, processes and a browser; installs what is missing
@@ -100,11 +101,12 @@ INTEGRATION := integration-rest see $(addprefix integration-,gcsstore azurestore
 INTEGRATE   := go test -vet=off -tags integration -count=1 -timeout 40m
 .PHONY: $(INTEGRATION)
 integration-chaos:
-	$(INTEGRATE) $(RACE) -run '^TestChaos$$' ./integration
+	cd integration && $(INTEGRATE) $(RACE) -run '^TestChaos$$' .
 integration-groups:
-	$(INTEGRATE) $(RACE) -run '^TestChaosGroups$$' ./integration
+	cd integration && $(INTEGRATE) $(RACE) -run '^TestChaosGroups$$' .
 integration-rest:
-	$(INTEGRATE) $(RACE) -skip '^TestChaos(Groups)?$$' ./integration/...
+	cd integration && $(INTEGRATE) $(RACE) -skip '^TestChaos(Groups)?$$' ./...
+	$(INTEGRATE) $(RACE) ./internal/testkit/servers
 integration-gcsstore integration-azurestore: integration-%:
 	cd store/$* && $(INTEGRATE) ./...
 
@@ -183,14 +185,14 @@ see: ## the page and the documentation in a real browser, the dashboard and the 
 .PHONY: chaos
 chaos: ## kill, freeze and cut off processes, for CHAOS (15m) on each real server; report in integration/chaos-report.json
 	@mkdir -p .cache
-	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-logs 6 -chaos-time $(CHAOS) -chaos-total 5000 -chaos-report chaos-report.json
+	cd integration && go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' . -artifacts -outputdir $(CURDIR)/.cache -chaos-logs 6 -chaos-time $(CHAOS) -chaos-total 5000 -chaos-report chaos-report.json
 
 # Flags in CHAOS_GROUPS are last, so they count: CHAOS_GROUPS='-chaos-time 10s -chaos-handovers 20 -chaos-handovers-total 100' is a
 # short run, and -chaos-groups-report $PWD/bench/results/chaos-groups.json writes the report that is committed.
 .PHONY: chaos-groups
 chaos-groups: ## the same for groups, until 2,000 partitions were handed over; report in .cache/chaos-groups-report.json
 	@mkdir -p .cache
-	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaosGroups' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-partitions 32 -chaos-time 3m -chaos-handovers 500 -chaos-handovers-total 2000 -chaos-groups-report $(CURDIR)/.cache/chaos-groups-report.json $(CHAOS_GROUPS)
+	cd integration && go test -tags integration -count=1 -timeout 8h -v -run '^TestChaosGroups' . -artifacts -outputdir $(CURDIR)/.cache -chaos-partitions 32 -chaos-time 3m -chaos-handovers 500 -chaos-handovers-total 2000 -chaos-groups-report $(CURDIR)/.cache/chaos-groups-report.json $(CHAOS_GROUPS)
 
 .PHONY: mutants
 mutants: ## remove each guard from the code in turn; the tests must fail
@@ -291,7 +293,7 @@ sim: ## make and check SEEDS (20000) new histories of the whole system on a simu
 
 .PHONY: sim-groups
 sim-groups: ## make and check SEEDS (20000) new histories of groups; about 30 a second
-	FENCEPOST_SEEDS=$$(($(or $(SEED),1)))-$$(($(or $(SEED),1) + $(SEEDS) - 1)) go test -count=1 -timeout 0 -run '^TestManySeeds$$' ./internal/member
+	cd ext/group && FENCEPOST_SEEDS=$$(($(or $(SEED),1)))-$$(($(or $(SEED),1) + $(SEEDS) - 1)) go test -count=1 -timeout 0 -run '^TestManySeeds$$' ./internal/member
 
 # The seeds and the choice of mutants come from a hash of the code. So a change gets new
 # ones, and a run of the same code can be repeated.
@@ -308,7 +310,8 @@ explore: ## run all schedules of small cases, also of the long ones; about 120 s
 
 .PHONY: rot
 rot: ## damage each bit of a small log, and of a group, with everything in it; verify must find each. USERS=1: all others meet each, too, which takes long
-	go test -exec 'env GOGC=400' -count=1 -timeout 0 -v -run '^TestRot(Apart|AndMembers)?$$' ./verify ./group -every 1 -users $(or $(USERS),16)
+	go test -exec 'env GOGC=400' -count=1 -timeout 0 -v -run '^TestRot(Apart)?$$' ./verify -every 1 -users $(or $(USERS),16)
+	cd ext/group && go test -exec 'env GOGC=400' -count=1 -timeout 0 -v -run '^TestRot(AndMembers)?$$' . -every 1 -users $(or $(USERS),16)
 
 # The fuzzer of go1.26 may end with an error at the end of its time although it found
 # nothing (golang.org/issue/75804). It writes each finding to a file, so count those.

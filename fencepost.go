@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/contact"
 	_ "github.com/fencepost/fencepost/store/dirstore" // file://
 	_ "github.com/fencepost/fencepost/store/memstore" // mem://
 	"github.com/fencepost/fencepost/store/probe"
@@ -136,19 +137,19 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 	}
 }
 
-// reach waits until the store answers, for contact at most; 0 is for ever. Without it the first sign
+// reach waits until the store answers, for patience at most; 0 is for ever. Without it the first sign
 // of a wrong address would be an election, or a group, that never answers.
-func reach(ctx context.Context, st store.Store, key string, contact time.Duration, c clock.Clock, logger *zap.Logger) error {
-	if contact == 0 {
-		contact = -1
+func reach(ctx context.Context, st store.Store, key string, patience time.Duration, c clock.Clock, logger *zap.Logger) error {
+	if patience == 0 {
+		patience = -1
 	}
-	return store.Reach(ctx, st, key, &store.ReachOptions{Timeout: contact, Clock: c, Waiting: func(w store.Waiting) {
+	return contact.Reach(ctx, st, key, &contact.Options{Timeout: patience, Clock: c, Waiting: func(w contact.Waiting) {
 		fields := []zap.Field{zap.String("store", w.Store), zap.Duration("for", w.For.Round(time.Millisecond))}
 		if w.Left > 0 {
 			fields = append(fields, zap.Duration("giving_up_in", w.Left.Round(time.Millisecond)))
 		}
 		if w.Err != nil {
-			fields = append(fields, zap.String("error", store.Brief(w.Err)))
+			fields = append(fields, zap.String("error", contact.Brief(w.Err)))
 		}
 		logger.Warn("waiting for the store", fields...)
 	}})

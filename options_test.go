@@ -22,6 +22,7 @@ import (
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/rewrite"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/contact"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/verify"
@@ -80,7 +81,7 @@ func TestNoStore(t *testing.T) {
 			"register":  func() error { _, err := register.Open(ctx, st, "x", token, nil); return err },
 			"take":      func() error { _, err := register.Take(ctx, st, "x", nil); return err },
 			"read":      func() error { _, err := register.Read(ctx, st, "x", nil); return err },
-			"reach":     func() error { return store.Reach(ctx, st, "x", nil) },
+			"reach":     func() error { return contact.Reach(ctx, st, "x", nil) },
 		} {
 			if err := panicless(call); err == nil || !strings.Contains(err.Error(), "the store is nil") {
 				t.Errorf("%s with %s: %v", name, what, err)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/contact"
 )
 
 // The causes of a term's end. Each is also an [ErrLost]. They are the cause
@@ -73,7 +73,7 @@ func (e *TermError) Error() string {
 	switch {
 	case e.Err == nil:
 	case errors.Is(e.Kind, ErrExpired):
-		s += ": " + store.Brief(e.Err) // each heartbeat that failed was logged in full
+		s += ": " + contact.Brief(e.Err) // each heartbeat that failed was logged in full
 	default:
 		s += ": " + e.Err.Error()
 	}

@@ -16,7 +16,7 @@ import (
 func assign(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-count=1", "-v"}, append(args, "./internal/assign")...)...)
-	cmd.Dir = "../.."
+	cmd.Dir = "../../ext/group"
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -11,13 +11,14 @@ import (
 
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/contact"
 )
 
 // reach waits until the store answers, for as long as --timeout says.
 func (a *app) reach(ctx context.Context, st store.Store) error {
-	err := store.Reach(ctx, st, layout.FormatKey, &store.ReachOptions{
+	err := contact.Reach(ctx, st, layout.FormatKey, &contact.Options{
 		Timeout: a.timeout, Every: max(a.patience, time.Second),
-		Waiting: func(w store.Waiting) { a.con.note("%v", w) },
+		Waiting: func(w contact.Waiting) { a.con.note("%v", w) },
 	})
 	if errors.Is(err, store.ErrUnreachable) {
 		return err
@@ -103,7 +104,7 @@ func (w *watched) check() {
 		wait -= since
 	} else {
 		w.told = true
-		s := store.Waiting{Store: w.Traits().Where(), For: since, Err: w.last}.String()
+		s := contact.Waiting{Store: w.Traits().Where(), For: since, Err: w.last}.String()
 		if w.last == nil {
 			s += ": " + w.waiting
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/ext/group/internal/member"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/contact"
 	"github.com/fencepost/fencepost/store/probe"
 )
 
@@ -129,7 +130,7 @@ func complaining(logger *zap.Logger, st store.Store, c clock.Clock) func(error) 
 		}
 		if failures == 2 || now.Sub(told) >= 5*time.Second {
 			told = now
-			logger.Warn("the store does not answer; trying again", zap.String("store", st.Traits().Where()), zap.Duration("for", now.Sub(first).Round(time.Millisecond)), zap.String("error", store.Brief(err)))
+			logger.Warn("the store does not answer; trying again", zap.String("store", st.Traits().Where()), zap.Duration("for", now.Sub(first).Round(time.Millisecond)), zap.String("error", contact.Brief(err)))
 		}
 	}
 }

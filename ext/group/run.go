@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/contact"
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/writer"
 	"github.com/fencepost/fencepost/zaptoslog"
@@ -190,19 +191,19 @@ func newRunning(st store.Store, opts *RunOptions, work func(ctx context.Context,
 	return r
 }
 
-// reach waits until the store answers, for contact at most; 0 is for ever. Without it the first sign of a wrong address
+// reach waits until the store answers, for patience at most; 0 is for ever. Without it the first sign of a wrong address
 // would be a group that never answers.
-func (r *running) reach(ctx context.Context, contact time.Duration) error {
-	if contact == 0 {
-		contact = -1
+func (r *running) reach(ctx context.Context, patience time.Duration) error {
+	if patience == 0 {
+		patience = -1
 	}
-	return store.Reach(ctx, r.st, FormatKey, &store.ReachOptions{Timeout: contact, Clock: r.clock, Waiting: func(w store.Waiting) {
+	return contact.Reach(ctx, r.st, FormatKey, &contact.Options{Timeout: patience, Clock: r.clock, Waiting: func(w contact.Waiting) {
 		fields := []zap.Field{zap.String("store", w.Store), zap.Duration("for", w.For.Round(time.Millisecond))}
 		if w.Left > 0 {
 			fields = append(fields, zap.Duration("giving_up_in", w.Left.Round(time.Millisecond)))
 		}
 		if w.Err != nil {
-			fields = append(fields, zap.String("error", store.Brief(w.Err)))
+			fields = append(fields, zap.String("error", contact.Brief(w.Err)))
 		}
 		r.logger.Warn("waiting for the store", fields...)
 	}})

@@ -19,6 +19,9 @@ const module = "github.com/fencepost/fencepost"
 // the parts together.
 const anything = "..."
 
+// public stands for every package of the core that is not internal.
+const public = "public"
+
 // room says which packages of the project the non-test files of a package may import. A
 // name that ends in "/..." stands for a package and all packages below it.
 type room struct {
@@ -26,6 +29,9 @@ type room struct {
 	may  []string
 	only map[string][]string // by imported package: the files that may import it
 }
+
+// top is the folder of a row without what is below it.
+func (r room) top() string { return strings.TrimSuffix(r.pkg, "/...") }
 
 // rooms lists all packages from the ground floor up. A package may import only packages
 // that stand before it in this list. The first row that matches a package counts.
@@ -50,30 +56,23 @@ var rooms = []room{
 	{pkg: "store/gcsstore/examples/...", may: []string{anything}},
 	{pkg: "store/internal/chase", may: []string{"store"}},
 	{pkg: "store/probe", may: []string{"clock", "store", "store/internal/chase"}},
+	{pkg: "store/contact", may: []string{"clock", "store"}},
 	{pkg: "store/storetest", may: []string{"clock", "store", "store/internal/chase"}},
 	{pkg: "store/internal/cloud/cloudtest", may: []string{"store", "store/internal/cloud", "store/probe", "store/storetest"}}, // test gear
 	{pkg: "store/...", may: []string{"store", "clock", "store/internal/cloud", "internal/sink"}},
 
 	// What users of a store log about it.
-	{pkg: "internal/outage", may: []string{"clock", "store", "internal/sink"}},
-
-	// What the owner of a writer hears.
-	{pkg: "internal/ends"},
+	{pkg: "internal/outage", may: []string{"clock", "store", "store/contact", "internal/sink"}},
 
 	// The election never imports the log.
 	{pkg: "internal/lease", may: []string{"clock", "store", "internal/layout"}}, // it names versions of the store and sends no request
-	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "store/document", "internal/outage", "internal/sink"}},
+	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "store/document", "store/contact", "internal/outage", "internal/sink"}},
 
 	// A register is one small object. It knows tokens, and no log.
 	{pkg: "register", may: []string{"clock", "fence", "store", "store/document", "internal/layout"}},
 
 	// Kubernetes' elections, on a store. client-go is large, so it is a module of its own.
 	{pkg: "kubelock", may: []string{"clock", "fence", "store", "register", "store/document", "internal/layout"}},
-
-	// A group shares partitions. It knows tokens, and no log.
-	{pkg: "internal/assign", may: []string{"fence"}},
-	{pkg: "internal/member", may: []string{"clock", "fence", "store", "internal/layout", "internal/assign"}}, // it names versions of the store and sends no request
-	{pkg: "group", may: []string{"clock", "fence", "store", "store/probe", "store/document", "internal/layout", "internal/assign", "internal/member", "internal/outage", "internal/sink"}},
 
 	// The log, from its description to its users. A writer accepts a token from anywhere,
 	// so it never imports leader. A reader never imports writer.
@@ -83,7 +82,7 @@ var rooms = []room{
 	{pkg: "internal/segment", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
 	{pkg: "internal/state", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "store/document", "internal/files", "internal/frame"}},
 	{pkg: "internal/takeover", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state"}},
-	{pkg: "writer", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state", "internal/takeover", "internal/outage", "internal/sink", "internal/ends"}},
+	{pkg: "writer", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state", "internal/takeover", "internal/outage", "internal/sink"}},
 	{pkg: "reader", may: []string{"clock", "fence", "store", "register", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}},
 	{
 		pkg: "compactor", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state", "internal/outage", "internal/sink"},
@@ -91,7 +90,7 @@ var rooms = []room{
 		// and the options its settings.
 		only: map[string][]string{"leader": {"run*.go", "options.go"}},
 	},
-	{pkg: "verify", may: []string{"clock", "fence", "store", "register", "manifest", "leader", "group", "internal/layout", "internal/member", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
+	{pkg: "verify", may: []string{"clock", "fence", "store", "register", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
 
 	// The jobs of a table work with both.
 	{pkg: "rewrite", may: []string{"clock", "internal/sink", "manifest", "reader", "writer"}},
@@ -102,7 +101,16 @@ var rooms = []room{
 
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
-	{pkg: "promhooks", may: []string{"clock", "store", "leader", "group", "writer", "reader", "compactor", "rewrite", "verify"}},
+
+	// Extensions are modules of their own. They import public packages, and nothing in the core imports them. What is
+	// internal to an extension knows even less.
+	{pkg: "ext/group/internal/assign", may: []string{"fence"}},
+	{pkg: "ext/group/internal/member", may: []string{"clock", "fence", "store", "ext/group/internal/assign"}}, // it names versions of the store and sends no request
+	{pkg: "ext/group", may: []string{"clock", "fence", "store", "store/probe", "store/contact", "store/document", "manifest", "writer", "compactor", "verify", "zaptoslog", "ext/group/internal/assign", "ext/group/internal/member"}},
+	{pkg: "ext/group/grouptest", may: []string{"clock", "store", "store/...", "ext/group"}}, // test gear
+	{pkg: "ext/...", may: []string{public, "ext/..."}},
+
+	{pkg: "promhooks", may: []string{"clock", "store", "leader", "ext/group", "writer", "reader", "compactor", "rewrite", "verify"}},
 	{pkg: "promhooks/deltahooks", may: []string{"clock", "delta"}}, // a module of its own: promhooks must not link Parquet
 	{pkg: "otelhooks", may: []string{"clock", "fence", "leader", "writer", "compactor"}},
 	{pkg: "otelhooks/deltahooks", may: []string{"clock", "delta"}}, // likewise
@@ -120,7 +128,7 @@ var strangers = []struct {
 	in     []string
 	why    string
 }{
-	{"github.com/aws/", []string{"store/s3store", "integration/...", "bench/..."}, "types of the S3 SDK stop at s3store"},
+	{"github.com/aws/", []string{"store/s3store", "internal/testkit/servers", "integration/...", "bench/..."}, "types of the S3 SDK stop at s3store"},
 	{"cloud.google.com/", []string{"store/gcsstore", "integration/...", "bench/..."}, "types of the Google SDK stop at gcsstore"},
 	{"github.com/Azure/", []string{"store/azurestore", "integration/...", "bench/..."}, "types of the Azure SDK stop at azurestore"},
 	{"github.com/parquet-go/", []string{"cmd/fencepost/...", "delta/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
@@ -134,8 +142,11 @@ var strangers = []struct {
 
 // matches reports whether pattern stands for pkg.
 func matches(pattern, pkg string) bool {
-	if pattern == anything {
+	switch pattern {
+	case anything:
 		return true
+	case public:
+		return !slices.Contains(strings.Split(pkg, "/"), "internal") && !strings.HasPrefix(pkg, "ext/")
 	}
 	if above, ok := strings.CutSuffix(pattern, "/..."); ok {
 		return pkg == above || strings.HasPrefix(pkg, above+"/")
@@ -179,6 +190,10 @@ func checkImports(files []source) (faults []string) {
 			if !ok {
 				continue
 			}
+			if strings.HasPrefix(pkg, "ext/") && slices.Contains([]string{".", "internal/testkit"}, r.top()) {
+				fault("%s imports %s: the root module may not import an extension", f.path, pkg)
+				continue
+			}
 			// "internal/..." does not stand for the test gear.
 			if !matchesAny(r.may, pkg) || (strings.HasPrefix(pkg, "internal/testkit/") && !slices.Contains(r.may, anything)) {
 				fault("%s imports %s: %s may import %s of the project", f.path, pkg, r.pkg, list(r.may))
@@ -208,7 +223,7 @@ func TestHouseFloors(t *testing.T) {
 	below := map[string]bool{}
 	for _, r := range rooms {
 		for _, pkg := range r.may {
-			if pkg != anything && pkg != r.pkg && !below[pkg] {
+			if pkg != anything && pkg != public && pkg != r.pkg && !below[pkg] {
 				t.Errorf("%s may import %s, which does not stand below it", r.pkg, pkg)
 			}
 		}
@@ -243,6 +258,10 @@ func TestHouseImportRulesBite(t *testing.T) {
 		"internal imports leader":         {at("internal/chain/a.go", module+"/leader"), "internal/chain may import"},
 		"a part imports the simulation":   {at("writer/a.go", module+"/internal/testkit/sim"), "internal/testkit/sim"},
 		"a package without a row":         {at("shiny/a.go"), "no row"},
+		"an extension imports the inside": {at("ext/lock/a.go", module+"/internal/frame"), "ext/... may import"},
+		"an extension imports test gear":  {at("ext/lock/a.go", module+"/internal/testkit/fixture"), "ext/... may import"},
+		"the core imports an extension":   {at("verify/a.go", module+"/ext/group"), "verify may import"},
+		"the root imports an extension":   {at("run.go", module+"/ext/group"), "an extension"},
 		"the SDK outside s3store":         {at("writer/a.go", "github.com/aws/aws-sdk-go-v2/aws"), "stop at s3store"},
 		"the SDK in a test outside":       {at("writer/a_test.go", "github.com/aws/aws-sdk-go-v2/aws"), "stop at s3store"},
 		"MinIO linked":                    {at("integration/a.go", "github.com/minio/minio/cmd"), "AGPL"},
@@ -252,6 +271,8 @@ func TestHouseImportRulesBite(t *testing.T) {
 		}
 	}
 	sound := []source{
+		at("ext/lock/a.go", module+"/register", module+"/store/document", module+"/ext/group"),
+		at("ext/lock/a_test.go", module+"/internal/testkit/fixture"),
 		at("fence/doc.go"),
 		at("compactor/run_lock.go", module+"/leader", module+"/fence"),
 		at("leader/doc_test.go", module+"/writer"),

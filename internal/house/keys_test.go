@@ -14,7 +14,7 @@ import (
 )
 
 // keyRooms are where keys and prefixes are defined.
-var keyRooms = []string{"internal/layout", "internal/member"}
+var keyRooms = []string{"internal/layout", "ext/group", "ext/group/internal/member"}
 
 // keyGear is what may write keys again: users of the library could not do otherwise.
 var keyGear = []string{"internal/testkit/...", "bench/...", "integration/...", "examples/..."}
@@ -131,9 +131,9 @@ func TestHouseOfKeys(t *testing.T) {
 
 func TestHouseKeysBite(t *testing.T) {
 	layout := map[string]string{
-		"internal/layout/a.go": `package layout; const DeltaPrefix = FilePrefix + "log/"; const FormatKey, Kind = "format.json", "lock"`,
-		"internal/layout/b.go": `package layout; const FilePrefix = "file/"; const suffix = ".json"`,
-		"internal/member/k.go": `package member; const Prefix = "group/"; const FormatKey = Prefix + "group.json"`,
+		"internal/layout/a.go":           `package layout; const DeltaPrefix = FilePrefix + "log/"; const FormatKey, Kind = "format.json", "lock"`,
+		"internal/layout/b.go":           `package layout; const FilePrefix = "file/"; const suffix = ".json"`,
+		"ext/group/internal/member/k.go": `package member; const Prefix = "group/"; const FormatKey = Prefix + "group.json"`,
 	}
 	for src, want := range map[string]string{
 		`"file/"`:              `writer has "file/"`,
@@ -147,7 +147,7 @@ func TestHouseKeysBite(t *testing.T) {
 	} {
 		sources := maps.Clone(layout)
 		sources["writer/a.go"] = "package writer; var x = []string{" + src + "}"
-		sources["examples/group/a.go"] = sources["writer/a.go"]
+		sources["examples/x/a.go"] = sources["writer/a.go"]
 		faults, err := checkKeys(sources, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/sink"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/contact"
 )
 
 // Log tells of the failures of one user of a store. It is safe for concurrent use.
@@ -88,7 +89,7 @@ func (l *Log) Failed(err error) {
 	}
 	l.mu.Unlock()
 	if tell {
-		l.logger.Warn(l.fails, zap.String("store", l.where), zap.Duration("for", lasts.Round(time.Millisecond)), zap.String("error", store.Brief(err)))
+		l.logger.Warn(l.fails, zap.String("store", l.where), zap.Duration("for", lasts.Round(time.Millisecond)), zap.String("error", contact.Brief(err)))
 	}
 }
 

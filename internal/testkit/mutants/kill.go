@@ -94,9 +94,7 @@ func (t *trial) run(ctx context.Context) fate {
 	}
 	mod, own := module(t.root, t.guard.file), path.Dir(t.guard.file)
 	packages := []string{own}
-	if mod == "." {
-		packages = append(packages, t.users[own]...)
-	}
+	packages = append(packages, t.users[own]...)
 	for i, pkg := range packages {
 		binary, err := t.compile(ctx, mod, pkg)
 		if err != nil {
@@ -221,12 +219,22 @@ func hung(out []byte) []string {
 	return tests
 }
 
-// usersOf returns for each package of the root module the packages whose tests depend on
-// it: first those that depend on the fewest packages, and the simulation last.
-func usersOf(ctx context.Context, root string) (map[string][]string, error) {
-	out, err := command(ctx, root, "go", "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...")
+// usersOf returns for each package of some modules the packages of its module whose tests depend on
+// it: first those that depend on the fewest packages, and in the root module the simulation last.
+func usersOf(ctx context.Context, root string, modules ...string) (map[string][]string, error) {
+	users := map[string][]string{}
+	for _, mod := range modules {
+		if err := addUsers(ctx, root, mod, users); err != nil {
+			return nil, err
+		}
+	}
+	return users, nil
+}
+
+func addUsers(ctx context.Context, root, mod string, users map[string][]string) error {
+	out, err := command(ctx, filepath.Join(root, filepath.FromSlash(mod)), "go", "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...")
 	if err != nil {
-		return nil, fmt.Errorf("%w:\n%s", err, out)
+		return fmt.Errorf("%w:\n%s", err, out)
 	}
 	const modulePath = "github.com/fencepost/fencepost"
 	below := func(path string) string { return cmp.Or(strings.Trim(strings.TrimPrefix(path, modulePath), "/"), ".") }
@@ -239,19 +247,25 @@ func usersOf(ctx context.Context, root string) (map[string][]string, error) {
 		}
 	}
 	slices.SortStableFunc(tests, func(a, b []string) int { return cmp.Compare(len(a), len(b)) })
-	users := map[string][]string{}
+	own := map[string]bool{}
 	for _, words := range tests {
 		user := below(words[0])
 		for _, used := range words[1:] {
-			if strings.HasPrefix(used, modulePath) && used != words[0] && user != sim && !slices.Contains(users[below(used)], user) {
+			if !strings.HasPrefix(used, modulePath) || used == words[0] || user == sim || mod != "." && !strings.HasPrefix(below(used)+"/", mod+"/") {
+				continue
+			}
+			own[below(used)] = true
+			if !slices.Contains(users[below(used)], user) {
 				users[below(used)] = append(users[below(used)], user)
 			}
 		}
 	}
-	for used := range users {
-		users[used] = append(users[used], sim)
+	if mod == "." {
+		for used := range own {
+			users[used] = append(users[used], sim)
+		}
 	}
-	return users, nil
+	return nil
 }
 
 // command runs a program and returns its output.

@@ -60,7 +60,7 @@ func TestWhole(t *testing.T) {
 // TestUsers: the tests of whoever imports a package may kill its mutants, and the
 // simulation is asked last.
 func TestUsers(t *testing.T) {
-	users, err := usersOf(t.Context(), "../../..")
+	users, err := usersOf(t.Context(), "../../..", ".", "ext/group")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +69,13 @@ func TestUsers(t *testing.T) {
 		if !slices.Contains(got, user) || slices.Contains(got, pkg) || slices.Contains(got, "internal/testkit/mutants") || got[len(got)-1] != sim {
 			t.Errorf("%s: %v", pkg, got)
 		}
+	}
+	// Also in a module of its own, and of that module only.
+	if got := users["ext/group/internal/assign"]; !slices.Contains(got, "ext/group/internal/member") || !slices.Contains(got, "ext/group") || slices.Contains(got, sim) {
+		t.Errorf("ext/group/internal/assign is used by %v", got)
+	}
+	if slices.Contains(users["writer"], "ext/group") {
+		t.Error("the tests of ext/group are in another module than writer")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -76,7 +77,11 @@ func run(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	users, err := usersOf(ctx, root)
+	modules := map[string]bool{}
+	for _, g := range guards {
+		modules[module(root, g.file)] = true
+	}
+	users, err := usersOf(ctx, root, slices.Sorted(maps.Keys(modules))...)
 	if err != nil {
 		return false, err
 	}

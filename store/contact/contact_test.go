@@ -1,4 +1,4 @@
-package store_test
+package contact_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/contact"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -30,9 +31,9 @@ func TestReach(t *testing.T) {
 				st := faultstore.New(memstore.New(&memstore.Options{Name: "mem://here"}), &faultstore.Options{Clock: clock.Go()})
 				st.SetHook(func(faultstore.Op) faultstore.Fault { return fault })
 				var lines []string
-				opts := &store.ReachOptions{Timeout: 12 * time.Second, Clock: clock.Go(), Waiting: func(w store.Waiting) { lines = append(lines, w.String()) }}
+				opts := &contact.Options{Timeout: 12 * time.Second, Clock: clock.Go(), Waiting: func(w contact.Waiting) { lines = append(lines, w.String()) }}
 				start := time.Now()
-				err := store.Reach(t.Context(), st, "format.json", opts)
+				err := contact.Reach(t.Context(), st, "format.json", opts)
 				if !errors.Is(err, store.ErrUnreachable) || time.Since(start) != 12*time.Second || !strings.Contains(err.Error(), "mem://here") {
 					t.Errorf("after %v: %v", time.Since(start), err)
 				}
@@ -43,7 +44,7 @@ func TestReach(t *testing.T) {
 				opts.Timeout = -1
 				time.AfterFunc(time.Hour, func() { st.SetHook(nil) })
 				start = time.Now()
-				if err := store.Reach(t.Context(), st, "format.json", opts); err != nil || time.Since(start) > time.Hour+7*time.Second {
+				if err := contact.Reach(t.Context(), st, "format.json", opts); err != nil || time.Since(start) > time.Hour+7*time.Second {
 					t.Errorf("after %v: %v", time.Since(start), err)
 				}
 				if n := len(lines); n < 700 || strings.Contains(lines[n-1], "more") {
@@ -54,18 +55,18 @@ func TestReach(t *testing.T) {
 				mine := errors.New("mine")
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(mine) })
-				if err := store.Reach(ctx, st, "format.json", opts); !errors.Is(err, mine) {
+				if err := contact.Reach(ctx, st, "format.json", opts); !errors.Is(err, mine) {
 					t.Error(err)
 				}
 			})
 		})
 	}
-	if err := store.Reach(t.Context(), memstore.New(nil), "x", &store.ReachOptions{Every: -1}); !errors.Is(err, store.ErrInvalid) {
+	if err := contact.Reach(t.Context(), memstore.New(nil), "x", &contact.Options{Every: -1}); !errors.Is(err, store.ErrInvalid) {
 		t.Error(err)
 	}
 	st := faultstore.New(memstore.New(nil), nil)
 	st.SetHook(faultstore.Script(faultstore.Rule{Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
-	if err := store.Reach(t.Context(), st, "format.json", nil); !errors.Is(err, store.ErrDenied) {
+	if err := contact.Reach(t.Context(), st, "format.json", nil); !errors.Is(err, store.ErrDenied) {
 		t.Error(err)
 	}
 }
@@ -78,14 +79,14 @@ func TestBrief(t *testing.T) {
 		"status 502":          &store.Error{Op: "get", Key: "k", Status: 502},
 		"mine":                errors.New("mine"),
 	} {
-		if got := store.Brief(fmt.Errorf("x: %w", err)); got != want && want != "mine" || want == "mine" && got != "x: mine" {
+		if got := contact.Brief(fmt.Errorf("x: %w", err)); got != want && want != "mine" || want == "mine" && got != "x: mine" {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	st := faultstore.New(memstore.New(nil), nil)
 	st.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Hang: true} })
 	_, _, err := store.Read(t.Context(), st, "k", &store.ReadOptions{Limit: 1, Settle: &store.SettleOptions{Attempt: time.Millisecond, Reads: 1}})
-	if got := store.Brief(err); got != "no answer within 1ms" {
+	if got := contact.Brief(err); got != "no answer within 1ms" {
 		t.Errorf("%q", got)
 	}
 }

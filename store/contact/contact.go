@@ -1,4 +1,6 @@
-package store
+// Package contact is the first contact with a store, before work that would retry in silence for minutes, and a few
+// words about a request that failed.
+package contact
 
 import (
 	"cmp"
@@ -12,12 +14,13 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/store"
 )
 
 var errNoContact = errors.New("no contact in time")
 
-// ReachOptions describe one [Reach]. Nil works like the zero value.
-type ReachOptions struct {
+// Options describe one [Reach]. Nil works like the zero value.
+type Options struct {
 	// Timeout bounds the whole call, default 10 s. Negative: only the context does.
 	Timeout time.Duration
 	// Every is how often Waiting is called, default 5 s.
@@ -28,18 +31,18 @@ type ReachOptions struct {
 	Clock clock.Clock
 }
 
-// Validate returns what is wrong with the options, a [ErrInvalid], as [Reach] does. nil is
+// Validate returns what is wrong with the options, a [store.ErrInvalid], as [Reach] does. nil is
 // valid.
-func (o *ReachOptions) Validate() error {
+func (o *Options) Validate() error {
 	if o != nil && o.Every < 0 {
-		return fmt.Errorf("%w: ReachOptions.Every is %v; it must not be negative", ErrInvalid, o.Every)
+		return fmt.Errorf("%w: Options.Every is %v; it must not be negative", store.ErrInvalid, o.Every)
 	}
 	return nil
 }
 
 // Waiting says for which store [Reach] waits, and why. Its String is a line for people.
 type Waiting struct {
-	// Store is where the store is: see [Traits.Where].
+	// Store is where the store is: see [store.Traits.Where].
 	Store string
 	// For is how long Reach has tried, Left how long it will; 0 if there is no bound.
 	For, Left time.Duration
@@ -63,7 +66,7 @@ func Brief(err error) string {
 	var number syscall.Errno
 	var name *net.DNSError
 	var late silence
-	var answer *Error
+	var answer *store.Error
 	switch {
 	case errors.As(err, &late):
 		return fmt.Sprintf("no answer within %v", late.NoAnswer())
@@ -91,7 +94,7 @@ func inBrackets(err error) string {
 	return " (" + Brief(err) + ")"
 }
 
-// unreachableError is [ErrUnreachable], and what the last attempt ended with.
+// unreachableError is [store.ErrUnreachable], and what the last attempt ended with.
 type unreachableError struct {
 	where string
 	after time.Duration
@@ -99,24 +102,24 @@ type unreachableError struct {
 }
 
 func (e *unreachableError) Error() string {
-	return fmt.Sprintf("%v: %s did not answer within %v%s: check the address, and that the server runs", ErrUnreachable, e.where, e.after, inBrackets(e.err))
+	return fmt.Sprintf("%v: %s did not answer within %v%s: check the address, and that the server runs", store.ErrUnreachable, e.where, e.after, inBrackets(e.err))
 }
 
-func (e *unreachableError) Unwrap() []error { return []error{ErrUnreachable, e.err} }
+func (e *unreachableError) Unwrap() []error { return []error{store.ErrUnreachable, e.err} }
 
 // Reach waits until the store answers a read of key, and returns nil then, also if there is
 // no such object. Call it before work that would retry in silence for minutes.
 //
-// Errors: [ErrUnreachable], with the last failure, if the store does not answer in time; an
-// error that is [Permanent], such as ErrDenied; ctx's cause, with the last failure. It costs one GET of one byte.
-func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error {
+// Errors: [store.ErrUnreachable], with the last failure, if the store does not answer in time; an
+// error that is [store.Permanent], such as store.ErrDenied; ctx's cause, with the last failure. It costs one GET of one byte.
+func Reach(ctx context.Context, st store.Store, key string, opts *Options) error {
 	if err := opts.Validate(); err != nil {
 		return err
 	}
-	if IsNil(st) {
-		return &Error{Op: "reach", Key: key, Kind: ErrInvalid, Hint: "the store is nil"}
+	if store.IsNil(st) {
+		return &store.Error{Op: "reach", Key: key, Kind: store.ErrInvalid, Hint: "the store is nil"}
 	}
-	o := *cmp.Or(opts, &ReachOptions{})
+	o := *cmp.Or(opts, &Options{})
 	o.Timeout, o.Every, o.Clock = cmp.Or(o.Timeout, 10*time.Second), cmp.Or(o.Every, 5*time.Second), clock.Or(o.Clock)
 	w := Waiting{Store: st.Traits().Where()}
 	began := o.Clock.Now()
@@ -130,9 +133,9 @@ func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error 
 	}
 	tried := make(chan error)
 	var last atomic.Pointer[error] // the newest failure
-	settle := &SettleOptions{Attempt: attempt, Reads: 1 << 30, Clock: o.Clock, Retrying: func(err error) { last.Store(&err) }}
+	settle := &store.SettleOptions{Attempt: attempt, Reads: 1 << 30, Clock: o.Clock, Retrying: func(err error) { last.Store(&err) }}
 	go func() {
-		tried <- Retry(within, settle, func(ctx context.Context) error { return touch(ctx, st, key) })
+		tried <- store.Retry(within, settle, func(ctx context.Context) error { return touch(ctx, st, key) })
 	}()
 	failure := func() error {
 		if err := last.Load(); err != nil {
@@ -163,8 +166,8 @@ func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error 
 }
 
 // touch makes the smallest request.
-func touch(ctx context.Context, st Store, key string) error {
-	obj, err := st.Get(ctx, key, &GetOptions{Length: 1})
+func touch(ctx context.Context, st store.Store, key string) error {
+	obj, err := st.Get(ctx, key, &store.GetOptions{Length: 1})
 	if err == nil {
 		_ = obj.Body.Close()
 	}
@@ -172,16 +175,16 @@ func touch(ctx context.Context, st Store, key string) error {
 }
 
 // verdict is what Reach returns when the attempts have ended with err.
-func (o *ReachOptions) verdict(ctx context.Context, w Waiting, err error) error {
+func (o *Options) verdict(ctx context.Context, w Waiting, err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrRange):
+	case err == nil, errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrRange):
 		return nil
 	case ctx.Err() != nil:
 		if cause := context.Cause(ctx); w.Err == nil || errors.Is(w.Err, cause) || errors.Is(w.Err, ctx.Err()) {
 			return cause
 		}
 		return fmt.Errorf("%w (%s has failed: %w)", context.Cause(ctx), w.Store, w.Err)
-	case Permanent(err):
+	case store.Permanent(err):
 		return err
 	}
 	return &unreachableError{where: w.Store, after: o.Timeout, err: w.Err}
