@@ -12,8 +12,9 @@ import (
 const (
 	// BackupKey is the object of a backup that says how far it is.
 	BackupKey = "backup.json"
-	// GroupPrefix begins the keys of a group's own objects.
-	GroupPrefix = "group/"
+	// Groups keep their own objects in groupDir, the logs of their partitions in partitionsDir, and what their compactors
+	// share in compactorsDir.
+	groupDir, partitionsDir, compactorsDir = "group", "partition", "compactors"
 )
 
 // Pass is what a store shows that this module uses for a register among a log's own names. No other module can
@@ -82,10 +83,10 @@ var own = func() (all []pattern) {
 		}
 	}
 	add(is(BackupKey))
-	add(dir(GroupPrefix), document(is("group", "head")))
-	add(dir(GroupPrefix), is("member", "call", "assign", "ready", "ack"), anything)
-	add(dir(GroupPrefix), is("call", "ready", "ack"), identity, anything)
-	add(dir(GroupPrefix), is("ack"), identity, number, anything)
+	add(is(groupDir), document(is("group", "head")))
+	add(is(groupDir), is("member", "call", "assign", "ready", "ack"), anything)
+	add(is(groupDir), is("call", "ready", "ack"), identity, anything)
+	add(is(groupDir), is("ack"), identity, number, anything)
 	// In a second store for files.
 	all = append(all, pattern{parts: []part{identity, number, fileName}, least: 2, local: 1})
 	add(is(SharedDir), document(identity))
@@ -96,7 +97,7 @@ var own = func() (all []pattern) {
 // names are the first parts of the keys of logs, backups, groups and stores for files.
 var names = func() []string {
 	all := []string{
-		FormatKey, BackupKey, strings.TrimSuffix(GroupPrefix, "/"), strings.TrimSuffix(PartitionsPrefix, "/"), CompactorsPrefix, SharedDir,
+		FormatKey, BackupKey, groupDir, partitionsDir, compactorsDir, SharedDir,
 		strings.TrimSuffix(strings.TrimPrefix(DeltaPrefix, FilePrefix), "/"),
 	}
 	return append(all, Folders()...)

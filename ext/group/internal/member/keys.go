@@ -10,7 +10,7 @@ import (
 
 // The keys of a group. All begin with Prefix, so one listing shows everything.
 const (
-	Prefix       = layout.GroupPrefix
+	Prefix       = "group/"
 	FormatKey    = Prefix + "group.json"
 	HeadKey      = Prefix + "head.json"
 	MemberPrefix = Prefix + "member/"
