@@ -107,7 +107,6 @@ func TestGreatestNumbers(t *testing.T) {
 	whole := longest.Truncate(time.Millisecond)
 	for name, v := range map[string]interface{ Validate() error }{
 		"leader RequestTimeout": &leader.Options{RequestTimeout: longest}, "leader Renew": &leader.Options{Renew: whole},
-		"leader Margin": &leader.Options{Margin: longest}, "leader Margin and RequestTimeout": &leader.Options{Margin: longest, RequestTimeout: longest},
 	} {
 		if err := v.Validate(); err == nil || strings.Contains(err.Error(), "-") {
 			t.Errorf("%s: %v", name, err)

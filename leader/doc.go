@@ -32,9 +32,8 @@
 //     checks it.
 //   - Once a later epoch is confirmed, no heartbeat of a deposed leader is applied.
 //     The first two points depend on no clock.
-//   - If the rates of all clocks are right to within Options.ClockRate, no two
-//     leaders believe at the same time that they lead. The time of day does not
-//     matter.
+//   - If the rates of all clocks are right to within 5 %, no two leaders believe at
+//     the same time that they lead. The time of day does not matter.
 //   - At its leader's own deadline a term's context is cancelled, by a timer that
 //     needs neither the network nor the goroutine that sends heartbeats. Term.Check
 //     sees the deadline also after the machine was suspended.
@@ -75,7 +74,7 @@
 //	OnStoppedLeading                              a defer in that function
 //	OnNewLeader                                   Hooks.Leader
 //	LeaseDuration                                 Options.Validity
-//	RenewDeadline                                 Validity − Margin, always
+//	RenewDeadline                                 9/10 of Validity, always
 //	RetryPeriod                                   Options.Renew
 //	ReleaseOnCancel                               always, after the work has ended
 //	leaseTransitions                              Record.Transitions; Record.Epoch

@@ -1,8 +1,9 @@
 package leader
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -58,11 +59,18 @@ func New(st store.Store, prefix string, opts *Options) (*Elector, error) {
 	e := &Elector{
 		files: files{st: st, prefix: prefix, clock: o.Clock, timeout: o.RequestTimeout, logger: o.Logger, outage: outage.New(o.Logger, st, o.Clock)},
 		opts:  o,
-		rand:  rand.New(rand.NewPCG(cmp.Or(o.Seed, rand.Uint64()), 0)),
+		rand:  rand.New(rand.NewPCG(seed(o.Identity))),
 	}
 	e.jitter = e.random
 	e.config = o.machine(traits, e.random)
 	return e, nil
+}
+
+// seed makes the jitter repeatable in a test that names its candidates. Each has another identity,
+// so each has another jitter.
+func seed(identity string) (uint64, uint64) {
+	h := sha256.Sum256([]byte(identity))
+	return binary.LittleEndian.Uint64(h[:]), binary.LittleEndian.Uint64(h[8:])
 }
 
 func (e *Elector) random() float64 {

@@ -102,7 +102,7 @@ func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.In
 	left := t.machine.Deadline().Sub(t.clock.Now())
 	t.mu.Unlock()
 	if release {
-		left = max(left+t.e.opts.Margin, t.e.opts.RequestTimeout)
+		left = max(left+t.e.opts.margin(), t.e.opts.RequestTimeout)
 	}
 	ctx, cancel := clock.WithTimeout(ctx, t.clock, max(left, 0), errNoAnswer)
 	defer cancel()

@@ -165,3 +165,24 @@ func TestRequestsAMinute(t *testing.T) {
 		w.resign(term)
 	})
 }
+
+// A leader whose clock is 5 % slow, and is cut off, believes no longer that it leads when a candidate follows
+// whose clock is 5 % fast, and that reads the lock often. The margin of a tenth covers both.
+func TestRatesOfClocks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a")
+		b := w.node("b", func(o *leader.Options) { o.Poll = 10 * time.Millisecond })
+		a.clock.rate, b.clock.rate = 0.95, 1.05
+		ta := w.campaign(a)
+		won := w.campaigning(b)
+		time.Sleep(time.Minute)
+		heal := a.st.Pause()
+		tb := <-won
+		if left := ta.Remaining(); left > 0 {
+			w.Errorf("b leads, and a believes for %v more that it leads", left)
+		}
+		heal()
+		w.resign(tb)
+		<-ta.Context().Done()
+	})
+}

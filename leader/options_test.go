@@ -18,11 +18,9 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 		o     leader.Options
 		wants []string
 	}{
-		{"renew above", leader.Options{Renew: 12 * time.Second}, []string{"Renew 12s + RequestTimeout 3s = 15s exceeds Validity 15s − Margin 1.5s = 13.5s"}},
+		{"renew above", leader.Options{Renew: 12 * time.Second}, []string{"Renew 12s + RequestTimeout 3s = 15s exceeds nine tenths of Validity 15s = 13.5s"}},
 		{"timeout above", leader.Options{RequestTimeout: 10 * time.Second}, []string{"Renew 6s + RequestTimeout 10s = 16s exceeds"}},
-		{"margin below drift", leader.Options{Margin: time.Millisecond}, []string{"Margin 1ms is below 2 × ClockRate 0.001 × Validity 15s = 30ms"}},
-		{"margin above all", leader.Options{Margin: 14 * time.Second}, []string{"Validity 15s − Margin 14s = 1s"}},
-		{"two at once", leader.Options{Validity: time.Microsecond, ClockRate: 2, StallAfter: -1}, []string{"Validity 1µs", "ClockRate 2", "StallAfter -1ns"}},
+		{"two at once", leader.Options{Validity: time.Microsecond, StallAfter: -1}, []string{"Validity 1µs", "StallAfter -1ns"}},
 		{"too long", leader.Options{Validity: 48 * time.Hour}, []string{"Validity 48h0m0s must be 10ms to 24h0m0s"}},
 		{"fractions", leader.Options{Renew: 1500 * time.Microsecond}, []string{"whole milliseconds"}},
 		{"old locks", leader.Options{Prune: leader.PruneOptions{Keep: -5}}, []string{"Keep -5"}},

@@ -114,7 +114,7 @@ func randomElections(t *testing.T, seed uint64) *audit {
 	}
 	faulty := faultstore.New(a, &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go()})
 
-	pruner, err := leader.New(mem, "lock", &leader.Options{Clock: clock.Go(), Seed: seed, Prune: leader.PruneOptions{Keep: 1}})
+	pruner, err := leader.New(mem, "lock", &leader.Options{Clock: clock.Go(), Identity: fmt.Sprint("pruner/", seed), Prune: leader.PruneOptions{Keep: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,11 +130,11 @@ func randomElections(t *testing.T, seed uint64) *audit {
 	var mu sync.Mutex
 	procs := make([]*process, 4)
 	start := func(i, life int) {
-		name := fmt.Sprintf("p%d.%d", i, life)
+		name := fmt.Sprintf("p%d.%d/%d", i, life, seed)
 		p := &process{st: faulty.Client(name)}
-		c := &nodeClock{rate: 1 + (rng.Float64()-0.5)/500, origin: clock.Go().Now(), wall: time.Duration(rng.Int64N(1e15))}
+		c := &nodeClock{rate: 1 + (rng.Float64()-0.5)/10, origin: clock.Go().Now(), wall: time.Duration(rng.Int64N(1e15))}
 		e, err := leader.New(p.st, "lock", &leader.Options{
-			Identity: name, Clock: c, Seed: seed + uint64(i), NoPrune: true,
+			Identity: name, Clock: c, NoPrune: true,
 			Hooks: leader.Hooks{Elected: func(w leader.Election) { a.elected(uint64(w.Epoch), name) }},
 		})
 		if err != nil {

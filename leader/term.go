@@ -117,7 +117,7 @@ func (t *Term) Held() time.Duration {
 // effect, with the time that this takes. It counts time in which the machine was
 // suspended. If the term is over it returns the [TermError] that is the cause of
 // the context; if too little time is left, [ErrShort], which says how much. A need
-// above Validity − Margin can never be met. Success takes about 1 µs on Linux and
+// above 9/10 of Validity can never be met. Success takes about 1 µs on Linux and
 // allocates nothing.
 //
 // No local check makes a side effect safe: see what the package does not guarantee.
@@ -216,7 +216,7 @@ func (t *Term) step(in lease.Input) {
 	if over != nil {
 		t.cancel(over)
 	}
-	if paused > t.e.opts.Margin && over == nil { // or the end of the term says it
+	if paused > t.e.opts.margin() && over == nil { // or the end of the term says it
 		t.e.opts.Logger.Warn("this process was paused, or its machine was suspended",
 			zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("paused", paused.Round(time.Millisecond)))
 	}
@@ -254,7 +254,7 @@ func (t *Term) end(c lease.Cause, paused time.Duration) *TermError {
 	e := &TermError{Epoch: t.epoch, Err: t.failed}
 	switch c {
 	case lease.ByExpiry:
-		if e.Kind = ErrExpired; paused > t.e.opts.Margin {
+		if e.Kind = ErrExpired; paused > t.e.opts.margin() {
 			e.Err = fmt.Errorf("this process was paused for %v, or its machine was suspended", paused.Round(time.Millisecond))
 		}
 	case lease.ByDeposing:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,9 +51,7 @@ type node struct {
 func (w *world) node(name string, change ...func(*leader.Options)) *node {
 	w.Helper()
 	n := &node{name: name, st: w.faulty.Client(name), clock: &nodeClock{rate: 1, origin: clock.Go().Now()}}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name))
-	o := leader.Options{Identity: name, Clock: n.clock, Seed: h.Sum64()}
+	o := leader.Options{Identity: name, Clock: n.clock}
 	for _, f := range change {
 		f(&o)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"hash/fnv"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -44,10 +43,8 @@ var contenders = []contender{
 }
 
 func elector(st *faultstore.Store, who string) (*leader.Elector, error) {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(who))
 	// Pruning is off: it is no part of the election, and other libraries do not have it.
-	return leader.New(st, "lock", &leader.Options{Identity: who, Validity: validity, Clock: clock.Go(), Seed: h.Sum64(), NoPrune: true})
+	return leader.New(st, "lock", &leader.Options{Identity: who, Validity: validity, Clock: clock.Go(), NoPrune: true})
 }
 
 func runLeader(ctx context.Context, st *faultstore.Store, who string, work func(context.Context, func())) error {

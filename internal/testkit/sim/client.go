@@ -40,7 +40,7 @@ func (p Plan) people(w *world) {
 func (n *node) election(prefix string) *leader.Options {
 	return &leader.Options{
 		Hooks:    leader.Hooks{Elected: func(e leader.Election) { n.won(prefix, uint64(e.Epoch)) }},
-		Identity: n.name, Validity: 2 * time.Second, Clock: n.clock, Seed: n.rng.Uint64() | 1,
+		Identity: fmt.Sprintf("%s/%x", n.name, n.rng.Uint64()), Validity: 2 * time.Second, Clock: n.clock, // the jitter follows from the identity
 		NoPrune: n.rng.IntN(2) == 0, Prune: leader.PruneOptions{Keep: 1 + n.rng.IntN(2)},
 	}
 }

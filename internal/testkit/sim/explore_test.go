@@ -176,7 +176,7 @@ func compactsOnce(ctx context.Context, n *node) {
 
 func campaigns(ctx context.Context, n *node) {
 	e, err := leader.New(n.store(), "lock", &leader.Options{
-		Identity: n.name, Validity: 2 * time.Second, Clock: n.clock, Seed: 1, NoPrune: true, Hooks: leader.Hooks{Elected: func(e leader.Election) { n.won("lock/", uint64(e.Epoch)) }},
+		Identity: n.name, Validity: 2 * time.Second, Clock: n.clock, NoPrune: true, Hooks: leader.Hooks{Elected: func(e leader.Election) { n.won("lock/", uint64(e.Epoch)) }},
 	})
 	if err != nil {
 		panic(err)
