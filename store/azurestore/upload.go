@@ -30,7 +30,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 		return store.Info{}, err
 	}
 	o := *cmp.Or(opts, &store.UploadOptions{})
-	size, inFlight, err := cloud.Parts(o.SizeHint, s.opts.BlockSize, s.opts.BlockConcurrency, maxBlocks, maxBlockSize)
+	size, inFlight, err := cloud.Parts(o.SizeHint, s.opts.BlockSize, blocksInFlight, maxBlocks, maxBlockSize)
 	if err != nil {
 		return store.Info{}, &store.Error{Op: "upload", Key: key, Kind: store.ErrInvalid, Err: err}
 	}

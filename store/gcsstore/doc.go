@@ -38,8 +38,7 @@
 // those of gcloud auth application-default login, or the service account of the
 // machine. The parameters:
 //
-//	endpoint      another service than Google's: http://127.0.0.1:4443
-//	anonymous     true: send no credentials; always so if the endpoint is plain http
-//	user-project  the project that pays for requests
-//	chunk-size    of large uploads, in bytes
+//	endpoint    another service than Google's: http://127.0.0.1:4443
+//	anonymous   true: send no credentials; always so if the endpoint is plain http
+//	chunk-size  of large uploads, in bytes
 package gcsstore

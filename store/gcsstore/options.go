@@ -14,8 +14,6 @@ type Options struct {
 	// Endpoint is the service's scheme and host, such as http://127.0.0.1:4443. Default:
 	// Google's own.
 	Endpoint string
-	// UserProject is the project that pays for requests, if the bucket's owner does not.
-	UserProject string
 	// ChunkSize in bytes, a multiple of 256 KiB, default 8 MiB. A smaller Upload is one
 	// request; a larger one is sent in chunks of this size, one of which is in memory.
 	ChunkSize int

@@ -58,9 +58,6 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 		return nil, cloud.Invalid("gs://"+bucket, err)
 	}
 	s := &Store{name: bucket, opts: o, bucket: c.Bucket(bucket).Retryer(storage.WithPolicy(storage.RetryNever))}
-	if o.UserProject != "" {
-		s.bucket = s.bucket.UserProject(o.UserProject)
-	}
 	return s, nil
 }
 

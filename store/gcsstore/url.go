@@ -30,9 +30,8 @@ var scheme = cloud.Scheme{
 
 // parameters are the query parameters of a gs URL.
 var parameters = map[string]cloud.Parameter[target]{
-	"endpoint":     func(t *target, v string) error { t.options.Endpoint = v; return nil },
-	"anonymous":    func(t *target, v string) (err error) { t.anonymous, err = cloud.Bool(v); return err },
-	"user-project": func(t *target, v string) error { t.options.UserProject = v; return nil },
+	"endpoint":  func(t *target, v string) error { t.options.Endpoint = v; return nil },
+	"anonymous": func(t *target, v string) (err error) { t.anonymous, err = cloud.Bool(v); return err },
 	"chunk-size": func(t *target, v string) error {
 		n, err := cloud.Bytes(v)
 		t.options.ChunkSize = int(min(n, math.MaxInt))

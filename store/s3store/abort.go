@@ -23,7 +23,6 @@ func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(sto
 	call := call{op: "abort", key: prefix, missing: store.ErrNoBucket}
 	in := &s3.ListMultipartUploadsInput{
 		Bucket: s.bucket, Prefix: optional(prefix), EncodingType: types.EncodingTypeUrl,
-		RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),
 	}
 	aborted := 0
 	for {
@@ -60,7 +59,7 @@ func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(sto
 // abortUpload ends one upload. An upload that is gone is no error.
 func (s *Store) abortUpload(ctx context.Context, key, id string) error {
 	_, err := s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
-		Bucket: s.bucket, Key: &key, UploadId: &id, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),
+		Bucket: s.bucket, Key: &key, UploadId: &id,
 	}, s.once...)
 	if err == nil {
 		return nil

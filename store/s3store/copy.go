@@ -34,7 +34,6 @@ func (s *Store) CopyFrom(ctx context.Context, key string, from store.Store, foun
 	in := &s3.CopyObjectInput{
 		Bucket: s.bucket, Key: &key, IfNoneMatch: aws.String("*"),
 		CopySource: aws.String(*other.bucket + "/" + escaped(found.Key)), CopySourceIfMatch: &etag,
-		RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(), ExpectedSourceBucketOwner: other.opts.owner(),
 	}
 	in.ServerSideEncryption, in.SSEKMSKeyId = s.opts.sse()
 	out, err := s.client.CopyObject(ctx, in, s.once...)

@@ -58,7 +58,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 
 func (s *Store) deleteOne(ctx context.Context, key string) error {
 	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{
-		Bucket: s.bucket, Key: &key, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),
+		Bucket: s.bucket, Key: &key,
 	}, s.once...)
 	if err != nil {
 		return s.fail(ctx, call{op: "delete", key: key, missing: store.ErrNotFound}, err)
@@ -75,7 +75,6 @@ func (s *Store) deleteMany(ctx context.Context, keys []string) ([]error, error) 
 	withMD5 := func(o *s3.Options) { o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware) }
 	out, err := s.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{
 		Bucket: s.bucket, Delete: &types.Delete{Objects: objects, Quiet: aws.Bool(true)},
-		RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),
 	}, append(slices.Clip(s.once), withMD5)...)
 	if err != nil {
 		return nil, s.fail(ctx, call{op: "delete", key: keys[0], missing: store.ErrNoBucket}, err)

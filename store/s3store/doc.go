@@ -32,14 +32,12 @@
 // AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3 and the rest.
 // The parameters:
 //
-//	endpoint               another server than AWS: http://127.0.0.1:9000
-//	region                 default AWS_REGION or the profile's; us-east-1 with an endpoint
-//	profile                of the shared AWS configuration
-//	path-style             true or false; default true with an endpoint
-//	checksum               crc32c (default) or none
-//	etag                   quoted (default) or unquoted, which Ceph's RGW needs
-//	sse, sse-kms-key-id    AES256, aws:kms or aws:kms:dsse, and the key
-//	request-payer          requester
-//	expected-bucket-owner  the account that must own the bucket
-//	part-size              of large uploads, in bytes
+//	endpoint             another server than AWS: http://127.0.0.1:9000
+//	region               default AWS_REGION or the profile's; us-east-1 with an endpoint
+//	profile              of the shared AWS configuration
+//	path-style           true or false; default true with an endpoint
+//	checksum             crc32c (default) or none
+//	etag                 quoted (default) or unquoted, which Ceph's RGW needs
+//	sse, sse-kms-key-id  AES256, aws:kms or aws:kms:dsse, and the key
+//	part-size            of large uploads, in bytes
 package s3store

@@ -23,7 +23,7 @@ func (s *Store) Expiries(ctx context.Context, prefix string) ([]store.Expiry, er
 		return nil, err
 	}
 	out, err := s.client.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{
-		Bucket: s.bucket, ExpectedBucketOwner: s.opts.owner(),
+		Bucket: s.bucket,
 	}, s.once...)
 	if err != nil {
 		failed := s.fail(ctx, call, err)

@@ -10,7 +10,7 @@ import (
 func FuzzURL(f *testing.F) {
 	cloudtest.FuzzURL(f, "s3", []string{
 		"s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=a&path-style=true",
-		"s3://b?etag=unquoted&part-size=6000000&checksum=crc32&sse=aws:kms&sse-kms-key-id=k&request-payer=requester&expected-bucket-owner=1&profile=p",
+		"s3://b?etag=unquoted&part-size=6000000&checksum=crc32&sse=aws:kms&sse-kms-key-id=k&profile=p",
 		"s3://AK:secret-secret@bucket/x",
 		"s3://b:9000/x",
 		"s3:b",

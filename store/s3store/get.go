@@ -22,7 +22,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	if err := s.ready(ctx, call); err != nil {
 		return nil, err
 	}
-	in := &s3.GetObjectInput{Bucket: s.bucket, Key: &key, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner()}
+	in := &s3.GetObjectInput{Bucket: s.bucket, Key: &key}
 	ranged := o.Offset > 0 || o.Length > 0
 	switch {
 	case o.Length > 0:

@@ -17,7 +17,6 @@ import (
 func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
 	in := &s3.ListObjectsV2Input{
 		Bucket: s.bucket, Prefix: optional(prefix), EncodingType: types.EncodingTypeUrl,
-		RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),
 	}
 	if opts != nil && !directoryBucket(*s.bucket) {
 		in.StartAfter = optional(opts.StartAfter)

@@ -36,9 +36,12 @@ const (
 	minPartSize = 5 << 20
 	maxPartSize = 5 << 30
 	maxParts    = 10_000
+	// partsInFlight is how many parts of one upload are sent at once, at most.
+	partsInFlight = 4
 )
 
-// Options tune a [Store]. The zero value works.
+// Options tune a [Store]. The zero value works. What only adds headers, such as requester pays or an
+// expected owner of the bucket, is a middleware of the client that [New] gets.
 type Options struct {
 	// Checksum of bodies, default [CRC32C].
 	Checksum Checksum
@@ -48,22 +51,15 @@ type Options struct {
 	UnquotedMatch bool
 
 	// PartSize of large uploads in bytes, default 8 MiB, from 5 MiB to 5 GiB. Smaller
-	// bodies are one PUT. An object has at most 10,000 parts; if UploadOptions.SizeHint
-	// asks for more, parts are larger.
+	// bodies are one PUT. Up to four parts of an upload are in flight, so it holds about six
+	// times as much in memory. An object has at most 10,000 parts; if UploadOptions.SizeHint
+	// asks for more, parts are larger, and fewer are in flight.
 	PartSize int64
-	// PartConcurrency is how many parts of one upload are in flight, default 4.
-	// An upload holds about PartSize × (PartConcurrency + 2) bytes. If the SizeHint makes
-	// parts larger, fewer are in flight.
-	PartConcurrency int
 
 	// SSE is the server-side encryption: empty for the bucket's default, [SSES3], [SSEKMS]
 	// or [SSEKMSTwo]. SSEKMSKeyID names the key of the latter two.
 	SSE         string
 	SSEKMSKeyID string
-	// RequesterPays agrees to pay for requests to somebody else's bucket.
-	RequesterPays bool
-	// ExpectedBucketOwner is the account that must own the bucket.
-	ExpectedBucketOwner string
 
 	// Logger gets what an error cannot say, such as parts that could not be deleted.
 	Logger *zap.Logger
@@ -79,7 +75,6 @@ func (o *Options) Validate() error {
 	faults.Need(v.SSE == "" || v.SSE == SSES3 || kms, "SSE is %q; it must be %s, %s or %s", v.SSE, SSES3, SSEKMS, SSEKMSTwo)
 	faults.Need(v.SSEKMSKeyID == "" || kms, "SSEKMSKeyID needs the encryption %s or %s, and SSE is %q", SSEKMS, SSEKMSTwo, v.SSE)
 	faults.Need(v.PartSize >= minPartSize && v.PartSize <= maxPartSize, "PartSize is %d bytes; it must be %d to %d", v.PartSize, minPartSize, int64(maxPartSize))
-	faults.Need(v.PartConcurrency > 0, "PartConcurrency is %d; it must be at least 1", v.PartConcurrency)
 	return faults.Err()
 }
 
@@ -87,7 +82,6 @@ func (o *Options) withDefaults() Options {
 	v := *cmp.Or(o, &Options{})
 	v.Checksum = cmp.Or(v.Checksum, CRC32C)
 	v.PartSize = cmp.Or(v.PartSize, 8<<20)
-	v.PartConcurrency = cmp.Or(v.PartConcurrency, 4)
 	v.Logger = sink.Logger(v.Logger)
 	return v
 }
@@ -95,15 +89,6 @@ func (o *Options) withDefaults() Options {
 func (o *Options) sse() (types.ServerSideEncryption, *string) {
 	return types.ServerSideEncryption(o.SSE), optional(o.SSEKMSKeyID)
 }
-
-func (o *Options) payer() types.RequestPayer {
-	if o.RequesterPays {
-		return types.RequestPayerRequester
-	}
-	return ""
-}
-
-func (o *Options) owner() *string { return optional(o.ExpectedBucketOwner) }
 
 // optional returns nil for "", which the SDK takes for "not set".
 func optional(s string) *string {

@@ -9,12 +9,12 @@ import (
 func TestPartsArithmetic(t *testing.T) {
 	o := (*Options)(nil).withDefaults()
 	for _, hint := range []int64{0, 1, 1 << 30, 64 << 30, 1 << 40, 5 << 40, maxParts * int64(maxPartSize)} {
-		size, inFlight, err := cloud.Parts(hint, o.PartSize, o.PartConcurrency, maxParts, maxPartSize)
-		if err != nil || size < o.PartSize || size > maxPartSize || size*maxParts < hint || inFlight < 1 || inFlight > o.PartConcurrency {
+		size, inFlight, err := cloud.Parts(hint, o.PartSize, partsInFlight, maxParts, maxPartSize)
+		if err != nil || size < o.PartSize || size > maxPartSize || size*maxParts < hint || inFlight < 1 || inFlight > partsInFlight {
 			t.Errorf("hint %d: %d parts in flight of %d bytes, %v", hint, inFlight, size, err)
 		}
 		// Memory stays what it was, as long as one part fits.
-		if inFlight > 1 && size*int64(inFlight) > o.PartSize*int64(o.PartConcurrency) {
+		if inFlight > 1 && size*int64(inFlight) > o.PartSize*partsInFlight {
 			t.Errorf("hint %d: %d bytes in flight", hint, size*int64(inFlight))
 		}
 	}

@@ -67,7 +67,6 @@ func (s *Store) putObject(ctx context.Context, in *s3.PutObjectInput, crc *uint3
 	}
 	in.Bucket = s.bucket
 	in.ServerSideEncryption, in.SSEKMSKeyId = s.opts.sse()
-	in.RequestPayer, in.ExpectedBucketOwner = s.opts.payer(), s.opts.owner()
 	return s.client.PutObject(ctx, in, slices.Concat(more, s.once)...)
 }
 

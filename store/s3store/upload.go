@@ -35,7 +35,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 		return store.Info{}, err
 	}
 	o := *cmp.Or(opts, &store.UploadOptions{})
-	partSize, inFlight, err := cloud.Parts(o.SizeHint, s.opts.PartSize, s.opts.PartConcurrency, maxParts, maxPartSize)
+	partSize, inFlight, err := cloud.Parts(o.SizeHint, s.opts.PartSize, partsInFlight, maxParts, maxPartSize)
 	if err != nil {
 		return store.Info{}, &store.Error{Op: "upload", Key: key, Kind: store.ErrInvalid, Err: err}
 	}
@@ -48,7 +48,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 		m.LeavePartsOnError = true // settle deletes them when it knows more
 		m.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	})
-	in := &s3.PutObjectInput{Bucket: s.bucket, Key: &key, Body: u.body, Metadata: map[string]string{mark: u.mark}, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner()}
+	in := &s3.PutObjectInput{Bucket: s.bucket, Key: &key, Body: u.body, Metadata: map[string]string{mark: u.mark}}
 	in.ServerSideEncryption, in.SSEKMSKeyId = s.opts.sse()
 	if o.Create {
 		in.IfNoneMatch = aws.String("*")
@@ -218,7 +218,7 @@ func (u *upload) find(ctx context.Context) (store.Info, bool) {
 // look returns the object, if it is there and has the right size. It reports whether this upload has made it.
 func (u *upload) look(ctx context.Context) (info store.Info, own bool) {
 	out, err := u.s.client.HeadObject(ctx, &s3.HeadObjectInput{
-		Bucket: u.s.bucket, Key: &u.call.key, RequestPayer: u.s.opts.payer(), ExpectedBucketOwner: u.s.opts.owner(),
+		Bucket: u.s.bucket, Key: &u.call.key,
 	}, u.s.once...)
 	if err != nil || aws.ToInt64(out.ContentLength) != u.body.n {
 		return store.Info{}, false

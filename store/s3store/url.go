@@ -44,17 +44,9 @@ var parameters = map[string]cloud.Parameter[target]{
 		t.pathStyle = &b
 		return err
 	},
-	"checksum":              func(t *target, v string) error { t.options.Checksum = Checksum(v); return nil },
-	"sse":                   func(t *target, v string) error { t.options.SSE = v; return nil },
-	"sse-kms-key-id":        func(t *target, v string) error { t.options.SSEKMSKeyID = v; return nil },
-	"expected-bucket-owner": func(t *target, v string) error { t.options.ExpectedBucketOwner = v; return nil },
-	"request-payer": func(t *target, v string) error {
-		if v != "requester" {
-			return errors.New("requester")
-		}
-		t.options.RequesterPays = true
-		return nil
-	},
+	"checksum":       func(t *target, v string) error { t.options.Checksum = Checksum(v); return nil },
+	"sse":            func(t *target, v string) error { t.options.SSE = v; return nil },
+	"sse-kms-key-id": func(t *target, v string) error { t.options.SSEKMSKeyID = v; return nil },
 	"etag": func(t *target, v string) error {
 		switch v {
 		case "quoted", "unquoted":
