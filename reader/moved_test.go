@@ -249,7 +249,7 @@ func TestTailBesideWork(t *testing.T) {
 	}
 	results := make(chan result)
 	for i := range 3 {
-		r := w.reader(&reader.Options{PollMin: time.Millisecond, PollMax: 3 * time.Millisecond, Ahead: 1 + 8*i})
+		r := w.reader(&reader.Options{PollMax: 3 * time.Millisecond, Ahead: 1 + 8*i})
 		go func() {
 			g := got{}
 			var err error

@@ -13,9 +13,10 @@ import (
 
 // Options of a reader. The zero value works, and so does nil.
 type Options struct {
-	// PollMin and PollMax bound the pause between two looks at the tail; default 10 ms
-	// and 1 s. In between, the pause is an eighth of the time since the last record.
-	PollMin, PollMax time.Duration
+	// PollMax is the longest pause between two looks at the tail; default 1 s. The pause
+	// is an eighth of the time since the last record, from 10 ms on, or from PollMax if
+	// that is less.
+	PollMax time.Duration
 	// Ahead is how many objects of the chain are fetched at once; default 64, at most
 	// 4096. Of each, up to 256 KiB are held besides what Prefetch allows, and up to as much
 	// again for objects that wait for their turn.
@@ -42,7 +43,7 @@ type Options struct {
 }
 
 const (
-	defaultPollMin  = 10 * time.Millisecond
+	pollMin         = 10 * time.Millisecond
 	defaultPollMax  = time.Second
 	defaultPrefetch = 64 << 20
 	maxAhead        = 4096
@@ -54,8 +55,7 @@ const (
 func (o *Options) Validate() error {
 	v := o.withDefaults()
 	var faults faults
-	faults.need(v.PollMin > 0, "PollMin %v must be positive", v.PollMin)
-	faults.need(v.PollMax >= v.PollMin, "PollMax %v is below PollMin %v", v.PollMax, v.PollMin)
+	faults.need(v.PollMax > 0, "PollMax %v must be positive", v.PollMax)
 	faults.need(v.Ahead >= 0 && v.Ahead <= maxAhead, "Ahead %d must be 0 (for the default) to %d", v.Ahead, maxAhead)
 	faults.need(v.Prefetch > 0, "Prefetch of %d bytes must be positive", v.Prefetch)
 	err := v.Settle.Validate()
@@ -65,8 +65,7 @@ func (o *Options) Validate() error {
 
 func (o *Options) withDefaults() Options {
 	v := *cmp.Or(o, &Options{})
-	v.PollMin = cmp.Or(v.PollMin, defaultPollMin)
-	v.PollMax = cmp.Or(v.PollMax, max(defaultPollMax, v.PollMin))
+	v.PollMax = cmp.Or(v.PollMax, defaultPollMax)
 	v.Prefetch = cmp.Or(v.Prefetch, defaultPrefetch)
 	v.Clock = clock.Or(v.Clock)
 	return v

@@ -161,7 +161,7 @@ func TestOpenErrors(t *testing.T) {
 // All faults of options are reported at once, with their arithmetic, and nothing is done.
 func TestOptions(t *testing.T) {
 	w := newWorld(t, 0)
-	r := w.reader(&reader.Options{PollMin: time.Minute})
+	r := w.reader(&reader.Options{PollMax: time.Minute})
 	w.Faulty.ResetCounts()
 	open := func(o reader.Options) error { _, err := reader.Open(t.Context(), w.Faulty, &o); return err }
 	snapshot := func(o reader.SnapshotOptions) error { _, err := r.Snapshot(t.Context(), &o); return err }
@@ -169,8 +169,8 @@ func TestOptions(t *testing.T) {
 		err  error
 		says []string
 	}{
-		{open(reader.Options{PollMin: -time.Second, Ahead: -1}), []string{"PollMin -1s must be positive", "Ahead -1 "}},
-		{open(reader.Options{PollMin: 2 * time.Second, PollMax: time.Second, Prefetch: -1}), []string{"PollMax 1s is below PollMin 2s", "Prefetch of -1 bytes"}},
+		{open(reader.Options{PollMax: -time.Second, Ahead: -1}), []string{"PollMax -1s must be positive", "Ahead -1 "}},
+		{open(reader.Options{Prefetch: -1}), []string{"Prefetch of -1 bytes"}},
 		{open(reader.Options{Ahead: 5000}), []string{"Ahead 5000 must be 0 (for the default) to 4096"}},
 		{snapshot(reader.SnapshotOptions{TTL: time.Millisecond}), []string{"TTL 1ms is too short"}},
 		{r.Unpin(t.Context(), ""), []string{"needs the name"}},

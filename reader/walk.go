@@ -112,6 +112,6 @@ const calm = 8
 // a record that ends a silence is late by at most an eighth of it.
 func (s *stream) pause(ctx context.Context, requests int) error {
 	silence := s.opts.Clock.Now().Sub(s.came)
-	d := min(max(silence/calm, s.opts.PollMin), s.opts.PollMax)
+	d := min(max(silence/calm, pollMin), s.opts.PollMax)
 	return clock.Sleep(ctx, s.opts.Clock, min(d, math.MaxInt64/time.Duration(requests))*time.Duration(requests))
 }
