@@ -103,14 +103,13 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			o := &verify.Options{Files: second, Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: hooks}
 			r := &group.Report{}
 			var summary *group.Summary
-			var shown any = &r.Report
 			if grouped {
 				r, err = group.Check(cmd.Context(), st, &group.CheckOptions{Verify: o, AtOnce: atOnce})
-				summary, shown = &r.Group, r
+				summary = &r.Group
 			} else {
 				var one *verify.Report
 				one, err = verify.Run(cmd.Context(), st, o)
-				r.Report, shown = *one, one
+				r.Report = *one
 			}
 			a.con.done()
 			if err != nil {
@@ -127,7 +126,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 				a.con.note("the metrics are not written: %s", line(err))
 			}
 			if a.json {
-				err = a.print(shown)
+				err = a.print(verifyJSON{r.Report, summary})
 			} else {
 				err = a.write(verdict(&r.Report, summary))
 			}
@@ -148,6 +147,12 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 	countVar(c.Flags(), &atOnce, "at-once", 4, "of a group: how many logs to check at once")
 	a.jsonFlag(c)
 	return c
+}
+
+// verifyJSON is what --json prints.
+type verifyJSON struct {
+	verify.Report
+	Group *group.Summary `json:"group,omitempty"`
 }
 
 // verifyMetrics returns hooks that measure a verification, and what writes the metrics to a file.
