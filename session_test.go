@@ -10,14 +10,17 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/testkit/runtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/writer"
 )
 
 // The work knows what there is to know of its term, while it lasts and after that.
 func TestSessionKnowsItsTerm(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
+		n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			if err := errors.Join(s.Confirm(ctx), s.Check(10*time.Second)); err != nil || s.Remaining() < 10*time.Second {
 				t.Errorf("the term does not stand: %v, %v remaining", err, s.Remaining())
 			}
@@ -27,7 +30,7 @@ func TestSessionKnowsItsTerm(t *testing.T) {
 			if uint64(s.Epoch()) != 1 || s.Token().Epoch() != s.Epoch() {
 				t.Errorf("epoch %d, token %v", s.Epoch(), s.Token())
 			}
-			if _, err := w.elector().StepDown(ctx, &leader.StepDownOptions{Immediate: true}); err != nil {
+			if _, err := w.Elector().StepDown(ctx, &leader.StepDownOptions{Immediate: true}); err != nil {
 				return err
 			}
 			<-ctx.Done()
@@ -41,7 +44,7 @@ func TestSessionKnowsItsTerm(t *testing.T) {
 			}
 			return nil
 		})
-		if err := w.ends(n); err != nil {
+		if err := w.Ends(n); err != nil {
 			t.Error(err)
 		}
 	})
@@ -55,16 +58,16 @@ func TestSessionProgress(t *testing.T) {
 		terms int64
 	}{"work that calls Progress": {true, 1}, "work that hangs": {false, 2}} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			runtest.In(t, func(t *testing.T, w *runtest.World) {
 				w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 					if op.Key == "format.json" || len(op.Key) > 5 && op.Key[:5] == "data/" {
 						return faultstore.Fault{Delay: 4 * time.Second}
 					}
 					return faultstore.Fault{}
 				})
-				o := options("a")
+				o := runtest.Options("a")
 				o.Leader.StallAfter = 3 * time.Second
-				n := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
+				n := w.Start("a", o, func(ctx context.Context, s *fencepost.Session) error {
 					first := s.Epoch() == 1
 					for range 60 {
 						if c.call {
@@ -82,12 +85,12 @@ func TestSessionProgress(t *testing.T) {
 							break
 						}
 					}
-					return appendAsync(ctx, s, fmt.Sprint(s.Epoch()))
+					return runtest.AppendAsync(ctx, s, fmt.Sprint(s.Epoch()))
 				})
-				if err := w.ends(n); err != nil || n.calls.Load() != c.terms {
-					t.Errorf("it ended with %v after %d terms", err, n.calls.Load())
+				if err := w.Ends(n); err != nil || n.Calls.Load() != c.terms {
+					t.Errorf("it ended with %v after %d terms", err, n.Calls.Load())
 				}
-				w.holds(fmt.Sprint(c.terms))
+				w.Holds(fmt.Sprint(c.terms))
 			})
 		})
 	}
@@ -98,22 +101,22 @@ func TestSessionProgress(t *testing.T) {
 // the other is done.
 func TestSessionResign(t *testing.T) {
 	for range 10 { // with names and jitter by chance
-		inWorld(t, resignAndLeadAgain)
+		runtest.In(t, resignAndLeadAgain)
 	}
 }
 
-func resignAndLeadAgain(t *testing.T, w *world) {
+func resignAndLeadAgain(t *testing.T, w *runtest.World) {
 	var resigned, stopped, began time.Time
 	waiting := make(chan struct{})
-	a := w.run("a", options(""), func(ctx context.Context, s *fencepost.Session) error {
+	a := w.Start("a", runtest.Options(""), func(ctx context.Context, s *fencepost.Session) error {
 		if s.Epoch() > 1 {
-			return appendAsync(ctx, s, "a again")
+			return runtest.AppendAsync(ctx, s, "a again")
 		}
 		<-waiting
 		s.Resign()
 		s.Resign() // it has been said
 		resigned = time.Now()
-		if err := errors.Join(ctx.Err(), s.Check(0), appendAsync(ctx, s, "a")); err != nil {
+		if err := errors.Join(ctx.Err(), s.Check(0), runtest.AppendAsync(ctx, s, "a")); err != nil {
 			t.Errorf("right after Resign: %v", err)
 		}
 		<-ctx.Done()
@@ -124,14 +127,14 @@ func resignAndLeadAgain(t *testing.T, w *world) {
 		return context.Cause(ctx)
 	})
 	time.Sleep(time.Minute)
-	b := w.run("b", options(""), func(ctx context.Context, s *fencepost.Session) error {
+	b := w.Start("b", runtest.Options(""), func(ctx context.Context, s *fencepost.Session) error {
 		began = time.Now()
 		time.Sleep(time.Minute)
-		return appendAsync(ctx, s, "b")
+		return runtest.AppendAsync(ctx, s, "b")
 	})
 	time.Sleep(time.Minute)
 	close(waiting)
-	if err := errors.Join(w.ends(b), w.ends(a)); err != nil {
+	if err := errors.Join(w.Ends(b), w.Ends(a)); err != nil {
 		t.Error(err)
 	}
 	if took := stopped.Sub(resigned); took > 8*time.Second {
@@ -140,7 +143,7 @@ func resignAndLeadAgain(t *testing.T, w *world) {
 	if took := began.Sub(stopped).Abs(); took > time.Second {
 		t.Errorf("the next leader began %v after the end of the one before", took)
 	}
-	w.holds("a", "b", "a again")
+	w.Holds("a", "b", "a again")
 }
 
 // What the work returns after Resign says whether Run goes on.
@@ -161,10 +164,10 @@ func TestSessionResignReturns(t *testing.T) {
 		"its own error with the cause": {func(ctx context.Context) error { <-ctx.Done(); return errors.Join(context.Cause(ctx), mine) }, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			runtest.In(t, func(t *testing.T, w *runtest.World) {
 				var resigned, second time.Time
 				var by string
-				do := func(name string) work {
+				do := func(name string) runtest.Work {
 					return func(ctx context.Context, s *fencepost.Session) error {
 						if s.Epoch() > 1 {
 							if second.IsZero() {
@@ -179,25 +182,25 @@ func TestSessionResignReturns(t *testing.T) {
 						resigned = time.Now()
 						go s.Resign() // from any goroutine
 						s.Resign()
-						return errors.Join(appendAsync(ctx, s, "a"), c.returns(ctx))
+						return errors.Join(runtest.AppendAsync(ctx, s, "a"), c.returns(ctx))
 					}
 				}
-				a := w.run("a", options("a"), do("a"))
+				a := w.Start("a", runtest.Options("a"), do("a"))
 				time.Sleep(10 * time.Second)
-				b := w.run("b", options("b"), do("b"))
-				if err := w.ends(a); !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
+				b := w.Start("b", runtest.Options("b"), do("b"))
+				if err := w.Ends(a); !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
 					t.Errorf("Run returned %v, want %v", err, c.want)
 				}
-				if again := a.calls.Load() > 1; again != c.again {
-					t.Errorf("the work was called %d times", a.calls.Load())
+				if again := a.Calls.Load() > 1; again != c.again {
+					t.Errorf("the work was called %d times", a.Calls.Load())
 				}
-				if err := w.ends(b); err != nil {
+				if err := w.Ends(b); err != nil {
 					t.Error(err)
 				}
 				if took := second.Sub(resigned); by != "b" || took > 8*time.Second {
 					t.Errorf("%s led %v after Resign", by, took)
 				}
-				w.holds("a")
+				w.Holds("a")
 			})
 		})
 	}
@@ -206,10 +209,10 @@ func TestSessionResignReturns(t *testing.T) {
 // Alone, it leads again after a heartbeat interval in which nobody else came. A call
 // from a goroutine that has outlived its work is nothing to the next term.
 func TestSessionResignAlone(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		var resigned time.Time
 		var old *fencepost.Session
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			switch s.Epoch() {
 			case 1:
 				old = s
@@ -230,8 +233,8 @@ func TestSessionResignAlone(t *testing.T) {
 			}
 			return nil
 		})
-		if err := w.ends(n); err != nil || n.calls.Load() != 3 {
-			t.Errorf("it ended with %v after %d terms", err, n.calls.Load())
+		if err := w.Ends(n); err != nil || n.Calls.Load() != 3 {
+			t.Errorf("it ended with %v after %d terms", err, n.Calls.Load())
 		}
 	})
 }
@@ -240,9 +243,9 @@ func TestSessionResignAlone(t *testing.T) {
 // the store fails: nothing hangs, nothing panics, and the log is whole.
 func TestSessionResignRaces(t *testing.T) {
 	for seed := range uint64(40) {
-		inWorld(t, func(t *testing.T, w *world) {
+		runtest.In(t, func(t *testing.T, w *runtest.World) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			o := options("a")
+			o := runtest.Options("a")
 			o.Leader.StallAfter = time.Duration(rng.IntN(2)) * 10 * time.Second
 			o.Leader.Drain = []time.Duration{-1, 0, time.Second, time.Minute}[rng.IntN(4)]
 			var mu sync.Mutex
@@ -257,7 +260,7 @@ func TestSessionResignRaces(t *testing.T) {
 			}
 			at := func() time.Duration { return 9*time.Second + time.Duration(rng.IntN(2000))*time.Millisecond }
 			resign, other, end, threat, waits, immediate := at(), at(), at(), rng.IntN(3), rng.IntN(2) == 0, rng.IntN(2) == 0
-			n := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
+			n := w.Start("a", o, func(ctx context.Context, s *fencepost.Session) error {
 				mu.Lock()
 				now = s
 				mu.Unlock()
@@ -277,11 +280,11 @@ func TestSessionResignRaces(t *testing.T) {
 			time.Sleep(other)
 			switch threat {
 			case 0:
-				_, _ = w.elector().StepDown(t.Context(), &leader.StepDownOptions{Immediate: immediate})
+				_, _ = w.Elector().StepDown(t.Context(), &leader.StepDownOptions{Immediate: immediate})
 			case 1:
-				n.cancel(errStop)
+				n.Cancel(runtest.ErrStop)
 			}
-			if err := w.ends(n); err != nil && !errors.Is(err, errStop) {
+			if err := w.Ends(n); err != nil && !errors.Is(err, runtest.ErrStop) {
 				t.Errorf("seed %d: it ended with %v", seed, err)
 			}
 			w.Faulty.SetRates(faultstore.Rates{})
@@ -291,4 +294,40 @@ func TestSessionResignRaces(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The compactor prunes old locks: its options say how many to keep, and its credentials
+// may delete them. A leader prunes them only if its own options say how many to keep.
+func TestRunLeavesOldLocks(t *testing.T) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
+		run := func(lo *leader.Options, work time.Duration) (locks int) {
+			t.Helper()
+			lo.Clock = clock.Go()
+			err := fencepost.Run(t.Context(), w.Mem, &fencepost.Options{Leader: lo, Writer: &writer.Options{Clock: clock.Go()}}, func(ctx context.Context, _ *fencepost.Session) error {
+				return clock.Sleep(ctx, clock.Go(), work)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range w.Mem.List(t.Context(), fencepost.LockPrefix, nil) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				locks++
+			}
+			return locks
+		}
+		run(&leader.Options{}, 0)
+		run(&leader.Options{}, 0)
+		time.Sleep(100 * 24 * time.Hour) // longer than a leader's default
+		if n := run(&leader.Options{}, time.Minute); n != 3 {
+			t.Errorf("%d locks are left of 3", n)
+		}
+		if n := run(&leader.Options{Prune: leader.PruneOptions{Keep: 2}}, time.Minute); n != 2 {
+			t.Errorf("%d locks are left; 2 were to be kept", n)
+		}
+		if n := run(&leader.Options{NoPrune: true, Prune: leader.PruneOptions{Keep: 1}}, time.Minute); n != 3 {
+			t.Errorf("%d locks are left; none was to be deleted", n)
+		}
+	})
 }

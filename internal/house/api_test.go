@@ -186,6 +186,7 @@ func checkOptions(all []export, allowed map[string]string) []string {
 }
 
 func TestHouseOfAPI(t *testing.T) {
+	t.Chdir("../..")
 	var all []export
 	for _, f := range tree(t) {
 		if f.test() || f.name == "main" || internal(f.dir()) || matchesAny(gear, f.dir()) {

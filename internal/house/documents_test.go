@@ -192,6 +192,7 @@ func slurp(t *testing.T, file string) string {
 var emptyHeaderRE = regexp.MustCompile(`(?m)^(?:\|.*)?\|[ \t]*\|.*\n\|[ :|-]*-[ :|-]*$`)
 
 func TestHouseOfDocuments(t *testing.T) {
+	t.Chdir("../..")
 	// The README's code is an example that a reader can run; other documents may
 	// show any code of the project.
 	examples, sources := map[string]string{}, map[string]string{}
@@ -253,6 +254,7 @@ func TestHouseOfDocuments(t *testing.T) {
 }
 
 func TestHouseDocumentRulesBite(t *testing.T) {
+	t.Chdir("../..")
 	const readme = "# X\n\n```sh\ngit clone x && cd x\n$ go run ./examples/y   # a story\ngo test ./...\n```\n" +
 		"\n```go\nif err != nil {\n\treturn err\n}\n```\n```sh\nmake nothing FOO=1\ncd store/nowhere\n```\n[a](nowhere.md#x) [b](go.mod) [c](https://x)\n"
 	all, _ := pages.Parse("README.md", readme)
@@ -343,6 +345,7 @@ func checkWords(file, doc string) (faults []string) {
 var lists = []string{"docs/json.md"}
 
 func TestHouseOfWords(t *testing.T) {
+	t.Chdir("../..")
 	files, err := filepath.Glob("docs/*.md")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%q, %v", files, err)

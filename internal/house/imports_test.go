@@ -231,7 +231,10 @@ func TestHouseFloors(t *testing.T) {
 	}
 }
 
-func TestHouseOfImports(t *testing.T) { report(t, checkImports(tree(t))) }
+func TestHouseOfImports(t *testing.T) {
+	t.Chdir("../..")
+	report(t, checkImports(tree(t)))
+}
 
 // at returns a file for a made-up tree.
 func at(file string, imports ...string) source {
@@ -287,6 +290,7 @@ func TestHouseImportRulesBite(t *testing.T) {
 // TestHouseLightParts: a program that uses only an election, or only the contract of
 // stores, links neither compression nor an SDK.
 func TestHouseLightParts(t *testing.T) {
+	t.Chdir("../..")
 	for _, pkg := range []string{"clock", "fence", "store", "leader", "manifest"} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+pkg).CombinedOutput()
 		if err != nil {

@@ -116,6 +116,7 @@ func checkKeys(sources map[string]string, allowed map[string]string) ([]string, 
 }
 
 func TestHouseOfKeys(t *testing.T) {
+	t.Chdir("../..")
 	sources := map[string]string{}
 	for _, f := range tree(t) {
 		if !f.test() {

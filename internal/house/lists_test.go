@@ -51,6 +51,7 @@ func checkDrivers(files []source, texts map[string]string) (schemes, faults []st
 }
 
 func TestHouseOfDrivers(t *testing.T) {
+	t.Chdir("../..")
 	files, texts := tree(t), map[string]string{}
 	for _, f := range files {
 		if strings.HasPrefix(f.path, "store/") {
@@ -106,6 +107,7 @@ func TestHouseDriverRuleBites(t *testing.T) {
 // TestHouseOfDependabot wants each module, and each list of Python packages, to be one that is
 // kept up to date, and nothing else.
 func TestHouseOfDependabot(t *testing.T) {
+	t.Chdir("../..")
 	want := map[string][]string{}
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -153,6 +155,7 @@ const traps = 37
 
 // TestHouseTraps wants a test for each of them.
 func TestHouseTraps(t *testing.T) {
+	t.Chdir("../..")
 	named := regexp.MustCompile(`(?m)^func TestT(\d+)_|"T(\d+)_[A-Za-z]|\{"T(\d+)_`)
 	found := map[int]bool{}
 	for _, f := range tree(t) {

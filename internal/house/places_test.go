@@ -95,6 +95,7 @@ func checkMap(doc string, files map[string]string) (faults []string) {
 }
 
 func TestHousePlaces(t *testing.T) {
+	t.Chdir("../..")
 	files := map[string]string{}
 	for _, f := range tree(t) {
 		files[f.path] = slurp(t, f.path)

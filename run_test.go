@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/runtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -24,35 +25,35 @@ import (
 // next candidate leads at once and need not wait for the validity.
 func TestRunDrains(t *testing.T) {
 	for i := range 20 { // a bubble begins on a whole second, and stores cut times to seconds
-		inWorld(t, func(t *testing.T, w *world) {
+		runtest.In(t, func(t *testing.T, w *runtest.World) {
 			time.Sleep(time.Duration(i) * 51 * time.Millisecond)
 			drains(t, w)
 		})
 	}
 }
 
-func drains(t *testing.T, w *world) {
+func drains(t *testing.T, w *runtest.World) {
 	slow := faultstore.Fault{Delay: 2 * time.Second}
 	w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: slow}))
 	leading := make(chan struct{})
-	a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+	a := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 		for i := range 20 {
-			if err := appendAsync(ctx, s, fmt.Sprint(i)); err != nil {
+			if err := runtest.AppendAsync(ctx, s, fmt.Sprint(i)); err != nil {
 				return err
 			}
 		}
 		close(leading)
 		<-ctx.Done()
-		if err := context.Cause(ctx); !errors.Is(err, errStop) || !errors.Is(err, leader.ErrResigned) {
+		if err := context.Cause(ctx); !errors.Is(err, runtest.ErrStop) || !errors.Is(err, leader.ErrResigned) {
 			w.Errorf("work was stopped because of %v", err)
 		}
 		return context.Cause(ctx)
 	})
 	<-leading
 	var began time.Time
-	late := options("b")
+	late := runtest.Options("b")
 	late.Leader.Poll = -1 // one that looked sooner would seal what is in flight, as it may
-	b := w.run("b", late, func(_ context.Context, s *fencepost.Session) error {
+	b := w.Start("b", late, func(_ context.Context, s *fencepost.Session) error {
 		began = time.Now()
 		if s.Recovered().Offset != 20 {
 			w.Errorf("the next leader recovered %+v", s.Recovered())
@@ -60,12 +61,12 @@ func drains(t *testing.T, w *world) {
 		return nil
 	})
 	time.Sleep(time.Second)
-	a.cancel(errStop)
-	if err := w.ends(a); err != errStop { //nolint:errorlint // the cause itself
+	a.Cancel(runtest.ErrStop)
+	if err := w.Ends(a); err != runtest.ErrStop { //nolint:errorlint // the cause itself
 		t.Errorf("it ended with %v", err)
 	}
 	ended := time.Now()
-	if err := w.ends(b); err != nil {
+	if err := w.Ends(b); err != nil {
 		t.Error(err)
 	}
 	if took := began.Sub(ended); took > 3*time.Second {
@@ -75,33 +76,33 @@ func drains(t *testing.T, w *world) {
 
 // Run ends in bounded time also if the store answers no append.
 func TestRunDrainIsBounded(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}))
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
-			if err := appendAsync(ctx, s, "a"); err != nil {
+		n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			if err := runtest.AppendAsync(ctx, s, "a"); err != nil {
 				return err
 			}
 			<-ctx.Done()
 			return nil
 		})
 		time.Sleep(time.Minute)
-		n.cancel(errStop)
+		n.Cancel(runtest.ErrStop)
 		start := time.Now()
-		if err := w.ends(n); !errors.Is(err, errStop) || time.Since(start) > 16*time.Second {
+		if err := w.Ends(n); !errors.Is(err, runtest.ErrStop) || time.Since(start) > 16*time.Second {
 			t.Errorf("it ended after %v with %v", time.Since(start), err)
 		}
-		w.free()
+		w.Free()
 	})
 }
 
 // T18, T19: after a leader is deposed, Run ends the work's context, waits for the work,
 // contends again, and continues where the history ends.
 func TestRunContendsAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		var returned time.Time
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			at := s.Recovered().Offset
-			if err := appendAsync(ctx, s, fmt.Sprint(at)); err != nil {
+			if err := runtest.AppendAsync(ctx, s, fmt.Sprint(at)); err != nil {
 				return err
 			}
 			if err := s.Flush(ctx); err != nil {
@@ -118,24 +119,24 @@ func TestRunContendsAgain(t *testing.T) {
 			returned = time.Now()
 			return ctx.Err()
 		})
-		e := w.elector()
+		e := w.Elector()
 		for i := range int64(3) {
 			time.Sleep(time.Minute)
-			if n.calls.Load() != i+1 {
-				t.Fatalf("work was called %d times", n.calls.Load())
+			if n.Calls.Load() != i+1 {
+				t.Fatalf("work was called %d times", n.Calls.Load())
 			}
 			if _, err := e.StepDown(t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := w.ends(n); err != nil || n.calls.Load() != 4 {
-			t.Errorf("it ended with %v after %d terms", err, n.calls.Load())
+		if err := w.Ends(n); err != nil || n.Calls.Load() != 4 {
+			t.Errorf("it ended with %v after %d terms", err, n.Calls.Load())
 		}
 		if returned.IsZero() || time.Since(returned) < 0 {
 			t.Error("work was not waited for")
 		}
-		w.holds("0", "1", "2", "3")
-		if rec := w.free(); rec.Epoch != 4 {
+		w.Holds("0", "1", "2", "3")
+		if rec := w.Free(); rec.Epoch != 4 {
 			t.Errorf("the last epoch is %v", rec.Epoch)
 		}
 	})
@@ -144,7 +145,7 @@ func TestRunContendsAgain(t *testing.T) {
 // A lost term cuts the writer off: Run does not wait for appends whose outcome the store
 // does not tell.
 func TestRunCutsOff(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			if _, ok := layout.ParseDataKey(op.Key); ok && op.Kind == faultstore.Put && op.Size > frame.HeaderSize { // not a seal
 				return faultstore.Fault{Drop: true, Hang: true}
@@ -152,7 +153,7 @@ func TestRunCutsOff(t *testing.T) {
 			return faultstore.Fault{}
 		})
 		var second time.Time
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			if s.Epoch() > 1 {
 				second = time.Now()
 				return nil
@@ -168,25 +169,25 @@ func TestRunCutsOff(t *testing.T) {
 			return err
 		})
 		time.Sleep(time.Minute)
-		if _, err := w.elector().StepDown(t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
+		if _, err := w.Elector().StepDown(t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
 			t.Fatal(err)
 		}
 		deposed := time.Now()
-		if err := w.ends(n); err != nil {
+		if err := w.Ends(n); err != nil {
 			t.Error(err)
 		}
 		if took := second.Sub(deposed); took < 0 || took > 10*time.Second {
 			t.Errorf("it led again %v after it was deposed", took)
 		}
-		w.holds()
+		w.Holds()
 	})
 }
 
 // Work that returns nil after its term was lost is done if all its appends were
 // acknowledged before.
 func TestRunDoneInTime(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
+		n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			if _, err := s.Append(ctx, [][]byte{[]byte("a")}); err != nil {
 				return err
 			}
@@ -194,13 +195,13 @@ func TestRunDoneInTime(t *testing.T) {
 			return nil
 		})
 		time.Sleep(time.Minute)
-		if _, err := w.elector().StepDown(t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
+		if _, err := w.Elector().StepDown(t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.ends(n); err != nil || n.calls.Load() != 1 {
-			t.Errorf("it ended with %v after %d terms", err, n.calls.Load())
+		if err := w.Ends(n); err != nil || n.Calls.Load() != 1 {
+			t.Errorf("it ended with %v after %d terms", err, n.Calls.Load())
 		}
-		w.holds("a")
+		w.Holds("a")
 	})
 }
 
@@ -208,7 +209,7 @@ func TestRunDoneInTime(t *testing.T) {
 // leads. When its heartbeats work again, it contends again. Each record that it appended
 // meanwhile is in the log once or not at all.
 func TestRunFrozenHeartbeats(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		var frozen atomic.Bool
 		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			if op.Client == "a" && op.Kind == faultstore.Put && strings.HasPrefix(op.Key, "lock/") && frozen.Load() {
@@ -217,7 +218,7 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 			return faultstore.Fault{}
 		})
 		var leading atomic.Int64
-		do := func(name string) work {
+		do := func(name string) runtest.Work {
 			return func(ctx context.Context, s *fencepost.Session) error {
 				if others := leading.Add(1); others != 1 {
 					w.Errorf("%s leads beside another", name)
@@ -232,26 +233,26 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		a := w.run("a", options("a"), do("a"))
+		a := w.Start("a", runtest.Options("a"), do("a"))
 		time.Sleep(10 * time.Second)
-		b := w.run("b", options("b"), do("b"))
+		b := w.Start("b", runtest.Options("b"), do("b"))
 		time.Sleep(10 * time.Second)
 		frozen.Store(true)
 		time.Sleep(time.Minute)
-		if a.calls.Load() != 1 || b.calls.Load() != 1 {
-			t.Errorf("a led %d times, b %d times", a.calls.Load(), b.calls.Load())
+		if a.Calls.Load() != 1 || b.Calls.Load() != 1 {
+			t.Errorf("a led %d times, b %d times", a.Calls.Load(), b.Calls.Load())
 		}
 		frozen.Store(false)
-		b.cancel(errStop)
-		if err := w.ends(b); !errors.Is(err, errStop) {
+		b.Cancel(runtest.ErrStop)
+		if err := w.Ends(b); !errors.Is(err, runtest.ErrStop) {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
-		if a.calls.Load() != 2 {
-			t.Errorf("a led %d times", a.calls.Load())
+		if a.Calls.Load() != 2 {
+			t.Errorf("a led %d times", a.Calls.Load())
 		}
-		a.cancel(errStop)
-		if err := w.ends(a); !errors.Is(err, errStop) {
+		a.Cancel(runtest.ErrStop)
+		if err := w.Ends(a); !errors.Is(err, runtest.ErrStop) {
 			t.Error(err)
 		}
 		var leaders []string
@@ -274,9 +275,9 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 // The log may know later epochs than the election, because the locks were lost or tokens
 // came from elsewhere. Then the election continues after them, at the cost of one term.
 func TestRunAfterLaterEpochs(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		open := func(epoch uint64, value string) *writer.Writer {
-			wr, err := writer.Open(t.Context(), w.Mem, fence.NewToken(epoch), options("x").Writer)
+			wr, err := writer.Open(t.Context(), w.Mem, fence.NewToken(epoch), runtest.Options("x").Writer)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,7 +291,7 @@ func TestRunAfterLaterEpochs(t *testing.T) {
 		}
 		start := time.Now()
 		ended, fenced := make(chan time.Duration, 1), make(chan struct{})
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			switch s.Recovered().Offset {
 			case 1:
 				ended <- time.Since(start)
@@ -301,14 +302,14 @@ func TestRunAfterLaterEpochs(t *testing.T) {
 					return err
 				}
 				<-fenced // a writer with a token from elsewhere has taken over
-				_ = appendAsync(ctx, s, "never")
+				_ = runtest.AppendAsync(ctx, s, "never")
 				<-ctx.Done()
 				return errors.New("stopped, for whatever reason")
 			case 3:
 				if s.Epoch() != 71 {
 					w.Errorf("then it leads in epoch %d", s.Epoch())
 				}
-				return appendAsync(ctx, s, "3")
+				return runtest.AppendAsync(ctx, s, "3")
 			}
 			return fmt.Errorf("recovered %+v", s.Recovered())
 		})
@@ -318,11 +319,11 @@ func TestRunAfterLaterEpochs(t *testing.T) {
 		time.Sleep(time.Second)
 		other := open(70, "2")
 		close(fenced)
-		if err := w.ends(n); err != nil {
+		if err := w.Ends(n); err != nil {
 			t.Error(err)
 		}
 		_ = other.Close(t.Context())
-		w.holds("0", "1", "2", "3")
+		w.Holds("0", "1", "2", "3")
 		if locks := len(w.Keys("lock/")); locks > 5 {
 			t.Errorf("there were %d terms", locks)
 		}
@@ -333,7 +334,7 @@ func TestRunAfterLaterEpochs(t *testing.T) {
 // so the writer is opened in another term.
 func TestRunOutlivesFailures(t *testing.T) {
 	for _, prefix := range []string{"", "manifest/", "data/", "lock/"} {
-		inWorld(t, func(t *testing.T, w *world) {
+		runtest.In(t, func(t *testing.T, w *runtest.World) {
 			var down atomic.Bool
 			down.Store(true)
 			w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
@@ -342,34 +343,34 @@ func TestRunOutlivesFailures(t *testing.T) {
 				}
 				return faultstore.Fault{}
 			})
-			n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error { return appendAsync(ctx, s, "a") })
+			n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error { return runtest.AppendAsync(ctx, s, "a") })
 			time.Sleep(5 * time.Minute)
 			down.Store(false)
-			if err := w.ends(n); err != nil || n.calls.Load() != 1 {
-				t.Errorf("%q fails: it ended with %v after %d terms", prefix, err, n.calls.Load())
+			if err := w.Ends(n); err != nil || n.Calls.Load() != 1 {
+				t.Errorf("%q fails: it ended with %v after %d terms", prefix, err, n.Calls.Load())
 			}
-			w.holds("a")
-			w.free()
+			w.Holds("a")
+			w.Free()
 		})
 	}
 }
 
 // Work that panics or ends its goroutine leaves no held lock and no goroutine.
 func TestRunPanics(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		func() {
 			defer func() {
 				if r := recover(); r != "oops" {
 					t.Errorf("recovered %v", r)
 				}
 			}()
-			_ = fencepost.Run(t.Context(), w.Faulty, options("a"), func(ctx context.Context, s *fencepost.Session) error {
-				if err := appendAsync(ctx, s, "a"); err != nil {
+			_ = fencepost.Run(t.Context(), w.Faulty, runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
+				if err := runtest.AppendAsync(ctx, s, "a"); err != nil {
 					return err
 				}
 				panic("oops")
 			})
 		}()
-		w.free()
+		w.Free()
 	})
 }

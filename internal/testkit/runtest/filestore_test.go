@@ -1,4 +1,4 @@
-package fencepost_test
+package runtest_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/internal/testkit/runtest"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -57,13 +58,13 @@ var quickProbe = &probe.Options{Clients: 2, Rounds: 1, Keys: 2, Refusals: 2, Upl
 // deletes there what an edit has removed.
 func TestRunFilesApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{logtest.On(t, logtest.Format(), nil)}
+		w := &runtest.World{Log: logtest.On(t, logtest.Format(), nil)}
 		second := shared()
-		o := options("a")
+		o := runtest.Options("a")
 		o.Writer.Files, o.Writer.Init = second, &manifest.InitOptions{Grace: -1, Probe: quickProbe}
 		o.Compactor = &compactor.Options{MinObjects: 1, Interval: time.Second}
 		var kept manifest.File
-		n := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
+		n := w.Start("a", o, func(ctx context.Context, s *fencepost.Session) error {
 			gone, err := put(ctx, s.Writer)
 			if err != nil {
 				return err
@@ -81,7 +82,7 @@ func TestRunFilesApart(t *testing.T) {
 			time.Sleep(time.Minute)
 			return nil
 		})
-		if err := w.ends(n); err != nil {
+		if err := w.Ends(n); err != nil {
 			t.Fatal(err)
 		}
 		f, err := manifest.ReadFormat(t.Context(), w.Mem, nil)

@@ -1,4 +1,4 @@
-package fencepost_test
+package runtest_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/testkit/runtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -22,7 +23,7 @@ import (
 // is in the log once and in order.
 func TestRunsCompete(t *testing.T) {
 	for seed := range uint64(6) {
-		inWorld(t, func(t *testing.T, w *world) {
+		runtest.In(t, func(t *testing.T, w *runtest.World) {
 			const total = 400
 			rng := rand.New(rand.NewPCG(seed, 0))
 			w.Faulty.SetRates(faultstore.Rates{MaxDelay: 40 * time.Millisecond, LoseReply: 0.02, Echo: 0.01, Late: 0.01, Fail: 0.02})
@@ -39,11 +40,11 @@ func TestRunsCompete(t *testing.T) {
 				}
 				return s.Flush(ctx)
 			}
-			nodes := map[string]*node{}
+			nodes := map[string]*runtest.Node{}
 			for _, name := range []string{"a", "b", "c"} {
-				nodes[name] = w.run(name, options(name), copying)
+				nodes[name] = w.Start(name, runtest.Options(name), copying)
 			}
-			e := w.elector()
+			e := w.Elector()
 			for range 12 {
 				time.Sleep(time.Duration(1+rng.IntN(8)) * time.Second)
 				switch rng.IntN(3) {
@@ -60,15 +61,15 @@ func TestRunsCompete(t *testing.T) {
 					w.Faulty.SetHook(nil)
 				case 2: // a process is replaced
 					name := string("abc"[rng.IntN(3)])
-					nodes[name].cancel(errStop)
-					if err := w.ends(nodes[name]); err != nil && !errors.Is(err, errStop) {
+					nodes[name].Cancel(runtest.ErrStop)
+					if err := w.Ends(nodes[name]); err != nil && !errors.Is(err, runtest.ErrStop) {
 						w.Errorf("seed %d: %s ended with %v", seed, name, err)
 					}
-					nodes[name] = w.run(name, options(name), copying)
+					nodes[name] = w.Start(name, runtest.Options(name), copying)
 				}
 			}
 			for name, n := range nodes {
-				if err := w.ends(n); err != nil && !errors.Is(err, writer.ErrUnknown) {
+				if err := w.Ends(n); err != nil && !errors.Is(err, writer.ErrUnknown) {
 					w.Errorf("seed %d: %s ended with %v", seed, name, err)
 				}
 			}

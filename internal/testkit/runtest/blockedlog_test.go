@@ -1,4 +1,4 @@
-package fencepost_test
+package runtest_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/runtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/zaptoslog"
@@ -54,11 +55,11 @@ var loggers = map[string]func(b *badLog) *zap.Logger{
 }
 
 // withBadLogs runs f in a world of each kind. What f waits for comes within an hour, or fails the test.
-func withBadLogs(t *testing.T, f func(t *testing.T, w *world, log func() *zap.Logger, within func(what string, c <-chan struct{}))) {
+func withBadLogs(t *testing.T, f func(t *testing.T, w *runtest.World, log func() *zap.Logger, within func(what string, c <-chan struct{}))) {
 	for fault, write := range badLogs {
 		for name, logger := range loggers {
 			t.Run(name+" "+fault, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *world) {
+				runtest.In(t, func(t *testing.T, w *runtest.World) {
 					b := &badLog{open: make(chan struct{}), write: write}
 					opened := false
 					open := func() {
@@ -96,18 +97,18 @@ func refused(client string) faultstore.Hook {
 // Run's log cannot be written, and Run does all it does otherwise: it leads, appends, compacts, loses the lead in time,
 // and ends.
 func TestRunWithABlockedLog(t *testing.T) {
-	withBadLogs(t, func(t *testing.T, w *world, log func() *zap.Logger, within func(string, <-chan struct{})) {
+	withBadLogs(t, func(t *testing.T, w *runtest.World, log func() *zap.Logger, within func(string, <-chan struct{})) {
 		opts := func(name string) *fencepost.Options {
-			o := options(name)
+			o := runtest.Options(name)
 			o.Logger = log() // one each: virtual time stands still while a process waits for another one's lock in slog
 			o.Compactor = &compactor.Options{MinObjects: 2, Interval: time.Second, Clock: clock.Go(), Settle: o.Writer.Settle}
 			return o
 		}
 		lost, appended, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		work := func(said chan struct{}) work {
+		work := func(said chan struct{}) runtest.Work {
 			return func(ctx context.Context, s *fencepost.Session) error {
 				for n := range 10 {
-					if err := appendAsync(ctx, s, fmt.Sprint(s.Epoch(), "/", n)); err != nil {
+					if err := runtest.AppendAsync(ctx, s, fmt.Sprint(s.Epoch(), "/", n)); err != nil {
 						return err
 					}
 				}
@@ -120,10 +121,10 @@ func TestRunWithABlockedLog(t *testing.T) {
 				return context.Cause(ctx)
 			}
 		}
-		a := w.run("a", opts("a"), work(appended))
+		a := w.Start("a", opts("a"), work(appended))
 		within("a leads and appends", appended)
 		appended = make(chan struct{})
-		b := w.run("b", opts("b"), work(appended))
+		b := w.Start("b", opts("b"), work(appended))
 		time.Sleep(time.Minute)
 		// guard log-beside: a's heartbeats fail, each of them with a line of the log.
 		w.Faulty.SetHook(refused("a"))
@@ -139,20 +140,20 @@ func TestRunWithABlockedLog(t *testing.T) {
 		if m := w.Newest(); m.Floor.Offset < 10 {
 			t.Errorf("nothing is folded: the floor is at %v", m.Floor)
 		}
-		for _, n := range []*node{a, b} {
-			n.cancel(errStop)
-			within("Run ends", n.ended)
+		for _, n := range []*runtest.Node{a, b} {
+			n.Cancel(runtest.ErrStop)
+			within("Run ends", n.Ended)
 		}
 		if got := w.Contents(); len(got) != 20 {
 			t.Errorf("the log holds %q", got)
 		}
-		w.free()
+		w.Free()
 	})
 }
 
 // An election of its own, without a log: the lock of a leader whose log is blocked lapses, and its elector campaigns again.
 func TestElectionWithABlockedLog(t *testing.T) {
-	withBadLogs(t, func(t *testing.T, w *world, log func() *zap.Logger, within func(string, <-chan struct{})) {
+	withBadLogs(t, func(t *testing.T, w *runtest.World, log func() *zap.Logger, within func(string, <-chan struct{})) {
 		st := w.Faulty.Client("a")
 		e, err := leader.New(st, layout.LockPrefix, &leader.Options{Clock: clock.Go(), Logger: log()})
 		if err != nil {
@@ -187,33 +188,8 @@ func TestElectionWithABlockedLog(t *testing.T) {
 		within("the term ends at its deadline", lost)
 		st.SetHook(nil)
 		within("it leads again", again)
-		cancel(errStop)
+		cancel(runtest.ErrStop)
 		within("it ends", ended)
-		w.free()
+		w.Free()
 	})
-}
-
-// Workers of a group whose logs cannot be written share the partitions, lose them and leave.
-func TestRunGroupWithABlockedLog(t *testing.T) {
-	for name, logger := range loggers {
-		t.Run(name, func(t *testing.T) {
-			inFleet(t, 4, func(f *fleet) {
-				b := &badLog{open: make(chan struct{}), write: badLogs["blocks"]}
-				defer close(b.open)
-				f.change = func(o *fencepost.GroupOptions) { o.Logger = logger(b) }
-				one, two := f.join("one"), f.join("two")
-				time.Sleep(5 * time.Minute)
-				f.faulty.SetHook(refused("one"))
-				time.Sleep(5 * time.Minute)
-				for p, who := range f.who {
-					if who != "two" {
-						t.Errorf("partition %d is still written by %q", p, who)
-					}
-				}
-				f.stop(two)
-				f.stop(one)
-				f.sound()
-			})
-		})
-	}
 }

@@ -1,22 +1,22 @@
-package fencepost_test
+package runtest_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"github.com/fencepost/fencepost/internal/testkit/runtest"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
-
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // lines is written to by a logger while a test looks.
@@ -50,27 +50,27 @@ func TestRunFirstContact(t *testing.T) {
 		"hangs":   {Drop: true, Hang: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			runtest.In(t, func(t *testing.T, w *runtest.World) {
 				w.Faulty.SetHook(func(faultstore.Op) faultstore.Fault { return fault })
-				n := w.run("a", options("a"), func(context.Context, *fencepost.Session) error { return nil })
+				n := w.Start("a", runtest.Options("a"), func(context.Context, *fencepost.Session) error { return nil })
 				time.Sleep(5500 * time.Millisecond)
 				if s := out.String(); !strings.Contains(s, "waiting for the store") || !strings.Contains(s, "store=mem://") || !strings.Contains(s, "for=5s") {
 					t.Errorf("after 5.5 s the log says %q", s)
 				}
 				time.Sleep(time.Hour) // it waits: no bound is set
 				w.Faulty.SetHook(nil)
-				if err := w.ends(n); err != nil {
+				if err := w.Ends(n); err != nil {
 					t.Error(err)
 				}
 				if s := out.String(); strings.Contains(s, "INFO") {
 					t.Errorf("by default the log says more than warnings: %q", s)
 				}
 				w.Faulty.SetHook(func(faultstore.Op) faultstore.Fault { return fault })
-				o := options("a")
+				o := runtest.Options("a")
 				o.Contact = 10 * time.Second
 				start := time.Now()
-				n = w.run("a", o, func(context.Context, *fencepost.Session) error { return nil })
-				if err := w.ends(n); !errors.Is(err, store.ErrUnreachable) || time.Since(start) != 10*time.Second {
+				n = w.Start("a", o, func(context.Context, *fencepost.Session) error { return nil })
+				if err := w.Ends(n); !errors.Is(err, store.ErrUnreachable) || time.Since(start) != 10*time.Second {
 					t.Errorf("after %v: %v", time.Since(start), err)
 				}
 			})
@@ -84,12 +84,12 @@ func TestRunFirstContact(t *testing.T) {
 // Options.Compactor compacts in the same process, also a log that Run makes. It ends with Run.
 // A compactor that cannot go on does not stop the writer.
 func TestRunCompacts(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		core, logs := observer.New(zap.InfoLevel)
-		o := options("a")
+		o := runtest.Options("a")
 		o.Logger = zap.New(core)
 		o.Compactor = &compactor.Options{MinObjects: 5, Interval: time.Second}
-		n := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
+		n := w.Start("a", o, func(ctx context.Context, s *fencepost.Session) error {
 			for range 20 {
 				if _, err := s.Append(ctx, [][]byte{[]byte("x")}); err != nil {
 					return err
@@ -103,19 +103,19 @@ func TestRunCompacts(t *testing.T) {
 			t.Errorf("the floor is at %v", m.Floor)
 		}
 		start := time.Now()
-		n.cancel(errStop)
-		if err := w.ends(n); !errors.Is(err, errStop) || time.Since(start) > time.Second {
+		n.Cancel(runtest.ErrStop)
+		if err := w.Ends(n); !errors.Is(err, runtest.ErrStop) || time.Since(start) > time.Second {
 			t.Errorf("it ended after %v with %v", time.Since(start), err)
 		}
 		if logs.FilterMessageSnippet("nothing is compacted").Len() != 0 {
 			t.Error("it says that the compactor failed")
 		}
 		w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Prefix: "compactor-lock/", Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
-		n = w.run("a", o, func(context.Context, *fencepost.Session) error {
+		n = w.Start("a", o, func(context.Context, *fencepost.Session) error {
 			time.Sleep(time.Minute)
 			return nil
 		})
-		if err := w.ends(n); err != nil {
+		if err := w.Ends(n); err != nil {
 			t.Error(err)
 		}
 		if n := logs.FilterMessageSnippet("nothing is compacted").Len(); n != 1 {
@@ -131,24 +131,24 @@ func TestRunCompacts(t *testing.T) {
 // A leader is cut off, loses its term, and contends again. The cause is said once, and that its
 // writer stops is no line of its own.
 func TestRunSaysOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		core, logs := observer.New(zap.InfoLevel)
-		o := options("a")
+		o := runtest.Options("a")
 		o.Logger = zap.New(core)
-		a := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
+		a := w.Start("a", o, func(ctx context.Context, s *fencepost.Session) error {
 			for ctx.Err() == nil {
-				_ = appendAsync(ctx, s, "x")
+				_ = runtest.AppendAsync(ctx, s, "x")
 				time.Sleep(time.Second)
 			}
 			return context.Cause(ctx)
 		})
 		time.Sleep(time.Minute)
-		heal := a.st.Pause()
+		heal := a.Store.Pause()
 		time.Sleep(time.Minute)
 		heal()
 		time.Sleep(time.Minute)
-		a.cancel(errStop)
-		_ = w.ends(a)
+		a.Cancel(runtest.ErrStop)
+		_ = w.Ends(a)
 		said := 0
 		for _, l := range logs.All() {
 			if err, _ := l.ContextMap()["error"].(string); strings.Contains(err, "the term expired") {

@@ -1,9 +1,10 @@
-package fencepost_test
+package runtest_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/fencepost/fencepost/internal/testkit/runtest"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -70,39 +71,39 @@ func (a *acks) appendWhile(ctx context.Context, s *fencepost.Session, goesOn fun
 func TestRunHandsOver(t *testing.T) {
 	rounds := test.Of(20, 100)
 	var done atomic.Uint64 // the epoch whose work is to return nil
-	hows := map[string]func(w *world, n *node, s *fencepost.Session){
-		"told to end":              func(_ *world, n *node, _ *fencepost.Session) { n.cancel(errStop) },
-		"resigns":                  func(_ *world, _ *node, s *fencepost.Session) { s.Resign() },
-		"returns nil":              func(_ *world, _ *node, s *fencepost.Session) { done.Store(uint64(s.Epoch())) },
-		"looks often, returns nil": func(_ *world, _ *node, s *fencepost.Session) { done.Store(uint64(s.Epoch())) },
-		"resigns and returns nil": func(_ *world, _ *node, s *fencepost.Session) {
+	hows := map[string]func(w *runtest.World, n *runtest.Node, s *fencepost.Session){
+		"told to end":              func(_ *runtest.World, n *runtest.Node, _ *fencepost.Session) { n.Cancel(runtest.ErrStop) },
+		"resigns":                  func(_ *runtest.World, _ *runtest.Node, s *fencepost.Session) { s.Resign() },
+		"returns nil":              func(_ *runtest.World, _ *runtest.Node, s *fencepost.Session) { done.Store(uint64(s.Epoch())) },
+		"looks often, returns nil": func(_ *runtest.World, _ *runtest.Node, s *fencepost.Session) { done.Store(uint64(s.Epoch())) },
+		"resigns and returns nil": func(_ *runtest.World, _ *runtest.Node, s *fencepost.Session) {
 			s.Resign()
 			done.Store(uint64(s.Epoch()))
 		},
-		"deposed": func(w *world, _ *node, _ *fencepost.Session) {
-			if _, err := w.elector().StepDown(context.Background(), nil); err != nil {
+		"deposed": func(w *runtest.World, _ *runtest.Node, _ *fencepost.Session) {
+			if _, err := w.Elector().StepDown(context.Background(), nil); err != nil {
 				w.Error(err)
 			}
 		},
 	}
 	for name, how := range hows {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			runtest.In(t, func(t *testing.T, w *runtest.World) {
 				w.Faulty.SetRates(faultstore.Rates{MaxDelay: 40 * time.Millisecond})
 				rng := rand.New(rand.NewPCG(1, 1))
 				a := &acks{first: map[uint64]time.Time{}, last: map[uint64]time.Time{}, began: make(chan uint64, 1)}
 				var mu sync.Mutex
-				var leads *node
+				var leads *runtest.Node
 				var session *fencepost.Session
-				all := map[*node]bool{}
+				all := map[*runtest.Node]bool{}
 				start := func(i int) {
 					ready := make(chan struct{})
-					var n *node
-					o := options(fmt.Sprint("n", i))
+					var n *runtest.Node
+					o := runtest.Options(fmt.Sprint("n", i))
 					if name == "looks often, returns nil" {
 						o.Leader.Poll = 150 * time.Millisecond
 					}
-					n = w.run(o.Leader.Identity, o, func(ctx context.Context, s *fencepost.Session) error {
+					n = w.Start(o.Leader.Identity, o, func(ctx context.Context, s *fencepost.Session) error {
 						<-ready
 						mu.Lock()
 						leads, session = n, s
@@ -144,7 +145,7 @@ func TestRunHandsOver(t *testing.T) {
 					next := <-a.began
 					var ended time.Time
 					if name == "told to end" || strings.HasSuffix(name, "returns nil") {
-						if err := w.ends(n); err != nil && !errors.Is(err, errStop) {
+						if err := w.Ends(n); err != nil && !errors.Is(err, runtest.ErrStop) {
 							t.Errorf("Run returned %v", err)
 						}
 						ended = time.Now()
@@ -171,10 +172,10 @@ func TestRunHandsOver(t *testing.T) {
 					distribution(t, "from then to the end of the process before", process, 300*time.Millisecond, time.Second)
 				}
 				for n := range all {
-					n.cancel(errStop)
+					n.Cancel(runtest.ErrStop)
 				}
 				for n := range all {
-					_ = w.ends(n)
+					_ = w.Ends(n)
 				}
 				w.Contents() // it can be read to the end
 			})
@@ -196,38 +197,38 @@ func distribution(t *testing.T, what string, d []time.Duration, p50, p99 time.Du
 // itself, it leads at once, and the work goes on where the log ends. A twin that lives is
 // fenced, waits, and does not take the log back.
 func TestRunReclaims(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		opts := func() *fencepost.Options {
-			o := options("a")
+			o := runtest.Options("a")
 			o.Leader.Reclaim = true
 			return o
 		}
 		a := &acks{first: map[uint64]time.Time{}, last: map[uint64]time.Time{}, began: make(chan uint64, 1)}
-		first := w.run("a1", opts(), a.appendAll)
+		first := w.Start("a1", opts(), a.appendAll)
 		<-a.began
 		time.Sleep(time.Minute)
-		first.st.Crash() // the process is dead: none of its requests gets through
+		first.Store.Crash() // the process is dead: none of its requests gets through
 		start := time.Now()
-		second := w.run("a2", opts(), a.appendAll)
+		second := w.Start("a2", opts(), a.appendAll)
 		if <-a.began; time.Since(start) > 2*time.Second {
 			t.Errorf("it appended after %v", time.Since(start))
 		}
 		// Between two heartbeats: one at the same moment as the twin's swap may refuse the swap,
 		// and then the twin knows that the holder lives.
 		time.Sleep(time.Minute + 3*time.Second)
-		twin := w.run("a3", opts(), a.appendAll)
+		twin := w.Start("a3", opts(), a.appendAll)
 		if epoch := <-a.began; epoch != 3 {
 			t.Errorf("epoch %d", epoch)
 		}
 		time.Sleep(time.Hour)
-		if second.calls.Load() != 1 || twin.calls.Load() != 1 {
-			t.Errorf("the two led %d and %d times", second.calls.Load(), twin.calls.Load())
+		if second.Calls.Load() != 1 || twin.Calls.Load() != 1 {
+			t.Errorf("the two led %d and %d times", second.Calls.Load(), twin.Calls.Load())
 		}
-		for _, n := range []*node{first, second, twin} {
-			n.cancel(errStop)
+		for _, n := range []*runtest.Node{first, second, twin} {
+			n.Cancel(runtest.ErrStop)
 		}
-		for _, n := range []*node{first, second, twin} {
-			_ = w.ends(n)
+		for _, n := range []*runtest.Node{first, second, twin} {
+			_ = w.Ends(n)
 		}
 		w.Contents()
 	})
@@ -236,18 +237,18 @@ func TestRunReclaims(t *testing.T) {
 // A leader whose work is done frees its lock as soon as all is in the history, and not only when
 // the writer is closed: here the request that notes the tail in the manifest hangs.
 func TestRunFreesTheLockFirst(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		var done, led time.Time
-		a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		a := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			time.Sleep(20 * time.Second)
-			if err := appendAsync(ctx, s, "a"); err != nil {
+			if err := runtest.AppendAsync(ctx, s, "a"); err != nil {
 				return err
 			}
 			done = time.Now()
 			return nil
 		})
 		time.Sleep(10 * time.Second)
-		b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error {
+		b := w.Start("b", runtest.Options("b"), func(context.Context, *fencepost.Session) error {
 			led = time.Now()
 			return nil
 		})
@@ -255,15 +256,15 @@ func TestRunFreesTheLockFirst(t *testing.T) {
 			hangs := op.Client == "a" && op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.ManifestPrefix)
 			return faultstore.Fault{Drop: hangs, Hang: hangs}
 		})
-		for _, n := range []*node{b, a} {
-			if err := w.ends(n); err != nil {
+		for _, n := range []*runtest.Node{b, a} {
+			if err := w.Ends(n); err != nil {
 				t.Error(err)
 			}
 		}
 		if gap := led.Sub(done); gap > time.Second {
 			t.Errorf("the next leader began after %v", gap)
 		}
-		w.holds("a")
+		w.Holds("a")
 	})
 }
 
@@ -271,7 +272,7 @@ func TestRunFreesTheLockFirst(t *testing.T) {
 // append is refused, as after Close: the lock is freed next, and the next leader's seal would stop it. So the work is
 // done, and Run does not contend again.
 func TestRunWorkLeavesAGoroutine(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		late := make(chan error, 8)
 		led := make(chan struct{})
 		var puts atomic.Int64
@@ -288,11 +289,11 @@ func TestRunWorkLeavesAGoroutine(t *testing.T) {
 			}
 			return faultstore.Fault{Hold: led}
 		})
-		o := options("a")
+		o := runtest.Options("a")
 		o.Writer.Hedge = -1
-		a := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
+		a := w.Start("a", o, func(ctx context.Context, s *fencepost.Session) error {
 			time.Sleep(20 * time.Second)
-			if err := appendAsync(ctx, s, "a"); err != nil {
+			if err := runtest.AppendAsync(ctx, s, "a"); err != nil {
 				return err
 			}
 			go func() {
@@ -303,12 +304,12 @@ func TestRunWorkLeavesAGoroutine(t *testing.T) {
 			return nil
 		})
 		time.Sleep(10 * time.Second)
-		b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error {
+		b := w.Start("b", runtest.Options("b"), func(context.Context, *fencepost.Session) error {
 			close(led)
 			return nil
 		})
-		for _, n := range []*node{b, a} {
-			if err := w.ends(n); err != nil {
+		for _, n := range []*runtest.Node{b, a} {
+			if err := w.Ends(n); err != nil {
 				t.Error(err)
 			}
 		}
@@ -316,26 +317,26 @@ func TestRunWorkLeavesAGoroutine(t *testing.T) {
 		if err := <-late; !errors.Is(err, writer.ErrNotCommitted) || !errors.Is(err, writer.ErrClosed) {
 			t.Errorf("the late append: %v", err)
 		}
-		if n := a.calls.Load(); n != 1 {
+		if n := a.Calls.Load(); n != 1 {
 			t.Errorf("the work was called %d times", n)
 		}
-		w.holds("a")
+		w.Holds("a")
 	})
 }
 
 // Alone it ends at once, and everything that it appended is in the log.
 func TestRunAloneEndsAtOnce(t *testing.T) {
 	for _, why := range []error{
-		errStop,
+		runtest.ErrStop,
 		&leader.TermError{Epoch: 7, Kind: leader.ErrDeposed}, // it runs as the work of another election
 	} {
-		inWorld(t, func(t *testing.T, w *world) { aloneEndsAtOnce(t, w, why) })
+		runtest.In(t, func(t *testing.T, w *runtest.World) { aloneEndsAtOnce(t, w, why) })
 	}
 }
 
-func aloneEndsAtOnce(t *testing.T, w *world, why error) {
-	n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
-		if err := appendAsync(ctx, s, "a"); err != nil {
+func aloneEndsAtOnce(t *testing.T, w *runtest.World, why error) {
+	n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		if err := runtest.AppendAsync(ctx, s, "a"); err != nil {
 			return err
 		}
 		<-ctx.Done()
@@ -343,56 +344,56 @@ func aloneEndsAtOnce(t *testing.T, w *world, why error) {
 	})
 	time.Sleep(time.Minute)
 	start := time.Now()
-	n.cancel(why)
-	if err := w.ends(n); !errors.Is(err, why) || time.Since(start) > time.Second {
+	n.Cancel(why)
+	if err := w.Ends(n); !errors.Is(err, why) || time.Since(start) > time.Second {
 		t.Errorf("told to end by %q, it ended after %v with %v", why, time.Since(start), err)
 	}
-	w.holds("a")
-	w.free()
+	w.Holds("a")
+	w.Free()
 }
 
 // A leader is deposed, and nobody follows. What its work has appended when it returns is settled, so the work
 // is done, and is not called again.
 func TestRunDeposedSettles(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
 		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.DataPrefix) {
 				return faultstore.Fault{Delay: time.Second}
 			}
 			return faultstore.Fault{}
 		})
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			for s.Check(0) == nil {
 				time.Sleep(10 * time.Millisecond)
 			}
-			return appendAsync(context.WithoutCancel(ctx), s, "a")
+			return runtest.AppendAsync(context.WithoutCancel(ctx), s, "a")
 		})
 		time.Sleep(20 * time.Second)
-		if _, err := w.elector().StepDown(t.Context(), nil); err != nil {
+		if _, err := w.Elector().StepDown(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
-		if err := w.ends(n); err != nil {
+		if err := w.Ends(n); err != nil {
 			t.Error(err)
 		}
-		if calls := n.calls.Load(); calls != 1 {
+		if calls := n.Calls.Load(); calls != 1 {
 			t.Errorf("the work was called %d times", calls)
 		}
-		w.holds("a")
+		w.Holds("a")
 	})
 }
 
 // A process is told to end, its work obeys, and what it had appended fails. Run says that.
 func TestRunTellsWhatClosingFinds(t *testing.T) {
 	for _, closes := range []bool{false, true} { // the work, itself, with the context that has ended
-		inWorld(t, func(t *testing.T, w *world) { closingFinds(t, w, closes) })
+		runtest.In(t, func(t *testing.T, w *runtest.World) { closingFinds(t, w, closes) })
 	}
 }
 
-func closingFinds(t *testing.T, w *world, closes bool) {
-	n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+func closingFinds(t *testing.T, w *runtest.World, closes bool) {
+	n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 		<-ctx.Done()
 		w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.DataPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
-		if err := appendAsync(context.WithoutCancel(ctx), s, "a"); err != nil {
+		if err := runtest.AppendAsync(context.WithoutCancel(ctx), s, "a"); err != nil {
 			t.Error(err)
 		}
 		if closes {
@@ -401,8 +402,8 @@ func closingFinds(t *testing.T, w *world, closes bool) {
 		return context.Cause(ctx)
 	})
 	time.Sleep(10 * time.Second)
-	n.cancel(errStop)
-	if err := w.ends(n); !errors.Is(err, errStop) || !errors.Is(err, writer.ErrNotCommitted) && !errors.Is(err, writer.ErrUnknown) {
+	n.Cancel(runtest.ErrStop)
+	if err := w.Ends(n); !errors.Is(err, runtest.ErrStop) || !errors.Is(err, writer.ErrNotCommitted) && !errors.Is(err, writer.ErrUnknown) {
 		t.Errorf("the work closes %v: Run: %v", closes, err)
 	}
 }
@@ -412,8 +413,8 @@ func TestRunTellsTheWorksError(t *testing.T) {
 	full := errors.New("disk full")
 	for _, follows := range []bool{false, true} {
 		for _, own := range []error{full, nil} {
-			inWorld(t, func(t *testing.T, w *world) {
-				n := w.run("a", options("a"), func(ctx context.Context, _ *fencepost.Session) error {
+			runtest.In(t, func(t *testing.T, w *runtest.World) {
+				n := w.Start("a", runtest.Options("a"), func(ctx context.Context, _ *fencepost.Session) error {
 					<-ctx.Done()
 					if own != nil {
 						return own
@@ -421,20 +422,20 @@ func TestRunTellsTheWorksError(t *testing.T) {
 					return fmt.Errorf("reading: %w", context.Cause(ctx))
 				})
 				time.Sleep(10 * time.Second)
-				b := w.run("b", options("b"), func(ctx context.Context, _ *fencepost.Session) error {
+				b := w.Start("b", runtest.Options("b"), func(ctx context.Context, _ *fencepost.Session) error {
 					<-ctx.Done()
 					return context.Cause(ctx)
 				})
 				if !follows {
-					b.st.Crash()
+					b.Store.Crash()
 				}
 				time.Sleep(20 * time.Second)
-				n.cancel(errStop)
-				if err := w.ends(n); !errors.Is(err, errStop) || errors.Is(err, full) != (own != nil) || (own == nil && err != errStop) { //nolint:errorlint // exactly that
+				n.Cancel(runtest.ErrStop)
+				if err := w.Ends(n); !errors.Is(err, runtest.ErrStop) || errors.Is(err, full) != (own != nil) || (own == nil && err != runtest.ErrStop) { //nolint:errorlint // exactly that
 					t.Errorf("follows %v, work %v: Run: %v", follows, own, err)
 				}
-				b.cancel(errStop)
-				_ = w.ends(b)
+				b.Cancel(runtest.ErrStop)
+				_ = w.Ends(b)
 			})
 		}
 	}
@@ -443,8 +444,8 @@ func TestRunTellsTheWorksError(t *testing.T) {
 // The leader whose successor does not come ends after Drain and a moment, and its lock is
 // free.
 func TestRunHandOverIsBounded(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
+		n := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			<-ctx.Done()
 			if err := s.Check(0); !errors.Is(err, leader.ErrResigned) {
 				t.Errorf("Check says %v", err)
@@ -452,17 +453,17 @@ func TestRunHandOverIsBounded(t *testing.T) {
 			return context.Cause(ctx)
 		})
 		time.Sleep(10 * time.Second)
-		b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error { return nil })
+		b := w.Start("b", runtest.Options("b"), func(context.Context, *fencepost.Session) error { return nil })
 		time.Sleep(30 * time.Second)
-		b.st.Crash()
+		b.Store.Crash()
 		start := time.Now()
-		n.cancel(errStop)
-		if err := w.ends(n); !errors.Is(err, errStop) || time.Since(start) < 7*time.Second || time.Since(start) > 12*time.Second {
+		n.Cancel(runtest.ErrStop)
+		if err := w.Ends(n); !errors.Is(err, runtest.ErrStop) || time.Since(start) < 7*time.Second || time.Since(start) > 12*time.Second {
 			t.Errorf("it ended after %v with %v", time.Since(start), err)
 		}
-		w.free()
-		b.cancel(errStop)
-		_ = w.ends(b)
+		w.Free()
+		b.Cancel(runtest.ErrStop)
+		_ = w.Ends(b)
 	})
 }
 
@@ -473,13 +474,13 @@ func TestRunKeepsWhatCheckHasPromised(t *testing.T) {
 		5 * time.Second:  5 * time.Second,
 		14 * time.Second: 0, // no term lasts so long
 	} {
-		inWorld(t, func(t *testing.T, w *world) { keepsPromise(t, w, need, promise) })
+		runtest.In(t, func(t *testing.T, w *runtest.World) { keepsPromise(t, w, need, promise) })
 	}
 }
 
-func keepsPromise(t *testing.T, w *world, need, promise time.Duration) {
+func keepsPromise(t *testing.T, w *runtest.World, need, promise time.Duration) {
 	var promised, led time.Time
-	a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+	a := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 		time.Sleep(20 * time.Second)
 		if err := s.Check(need); (err == nil) != (promise > 0) {
 			t.Error(err)
@@ -490,15 +491,15 @@ func keepsPromise(t *testing.T, w *world, need, promise time.Duration) {
 		return context.Cause(ctx)
 	})
 	time.Sleep(10 * time.Second)
-	b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error {
+	b := w.Start("b", runtest.Options("b"), func(context.Context, *fencepost.Session) error {
 		led = time.Now()
 		return nil
 	})
-	if err := w.ends(b); err != nil {
+	if err := w.Ends(b); err != nil {
 		t.Error(err)
 	}
-	a.cancel(errStop)
-	_ = w.ends(a)
+	a.Cancel(runtest.ErrStop)
+	_ = w.Ends(a)
 	if late := led.Sub(promised); late < 0 || late > 3*time.Second {
 		t.Errorf("the next leader began %v after what was promised", late)
 	}
@@ -508,39 +509,39 @@ func keepsPromise(t *testing.T, w *world, need, promise time.Duration) {
 // Kubernetes gives it, also with an append in flight.
 func TestRunEndsOnAHungStore(t *testing.T) {
 	for i := range 14 {
-		inWorld(t, func(t *testing.T, w *world) {
-			a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		runtest.In(t, func(t *testing.T, w *runtest.World) {
+			a := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
 				<-ctx.Done()
-				_ = appendAsync(context.WithoutCancel(ctx), s, "a")
+				_ = runtest.AppendAsync(context.WithoutCancel(ctx), s, "a")
 				return context.Cause(ctx)
 			})
 			time.Sleep(10 * time.Second)
-			b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error { return nil })
+			b := w.Start("b", runtest.Options("b"), func(context.Context, *fencepost.Session) error { return nil })
 			if i%2 == 0 {
-				b.st.Crash()
+				b.Store.Crash()
 			}
 			time.Sleep(50*time.Second + time.Duration(i)*time.Second/2)
 			w.Faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Hang: true} })
 			start := time.Now()
-			a.cancel(errStop)
-			if err := w.ends(a); err == nil || time.Since(start) > 27*time.Second {
+			a.Cancel(runtest.ErrStop)
+			if err := w.Ends(a); err == nil || time.Since(start) > 27*time.Second {
 				t.Errorf("%d: it ended after %v with %v", i, time.Since(start), err)
 			}
-			b.cancel(errStop)
-			_ = w.ends(b)
+			b.Cancel(runtest.ErrStop)
+			_ = w.Ends(b)
 		})
 	}
 }
 
 // A hook that ends its goroutine, as t.FailNow does, ends Run and not only the election.
 func TestRunHookEndsItsGoroutine(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		o := options("a")
+	runtest.In(t, func(t *testing.T, w *runtest.World) {
+		o := runtest.Options("a")
 		o.Leader.Hooks.Elected = func(leader.Election) { runtime.Goexit() }
-		n := w.run("a", o, func(context.Context, *fencepost.Session) error { return nil })
-		if err := w.ends(n); err == nil || !strings.Contains(err.Error(), "hook") {
+		n := w.Start("a", o, func(context.Context, *fencepost.Session) error { return nil })
+		if err := w.Ends(n); err == nil || !strings.Contains(err.Error(), "hook") {
 			t.Errorf("it ended with %v", err)
 		}
-		w.free()
+		w.Free()
 	})
 }

@@ -1,4 +1,4 @@
-package fencepost_test
+package runtest_test
 
 import (
 	"context"
