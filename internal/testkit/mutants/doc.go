@@ -21,7 +21,8 @@
 // guard, with the test that killed the mutant. The exit status is 1 if a mutant survived
 // or could not be tried.
 //
-// With -budget the command tries mutants in random order for about that time.
+// With -budget the command tries mutants in random order for about that time, and with
+// -share 2/8 the second eighth of them.
 //
-//	go run ./internal/testkit/mutants [-list] [-run REGEXP] [-p N] [-budget 100s]
+//	go run ./internal/testkit/mutants [-list] [-run REGEXP] [-share K/N] [-p N] [-budget 100s]
 package main

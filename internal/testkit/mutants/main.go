@@ -25,6 +25,7 @@ var (
 	list    = flag.Bool("list", false, "list the guards and what their mutants are, and run nothing")
 	doc     = flag.Bool("doc", false, "write "+page+", and run nothing")
 	only    = flag.String("run", "", "only guards whose name this `regexp` matches")
+	share   = flag.String("share", "", "only this part of the guards, such as 2/8")
 	workers = flag.Int("p", 2, "mutants at once")
 	budget  = flag.Duration("budget", 0, "begin no mutant after so long; they are taken in random order. 0: all, in the tree's order")
 	order   = flag.Uint64("order", 0, "of -budget: the `seed` of the order; 0: from the time of day")
@@ -66,6 +67,9 @@ func run(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	guards = slices.DeleteFunc(guards, func(g guard) bool { return !match.MatchString(g.name) })
+	if guards, err = partOf(guards, *share); err != nil {
+		return false, err
+	}
 	if len(guards) == 0 {
 		return false, fmt.Errorf("no guard matches %q", *only)
 	}
@@ -170,4 +174,21 @@ func module(root, file string) string {
 		}
 	}
 	return dir
+}
+
+// partOf returns the guards of a share K/N: each Nth, so that the shares take about as long as each other.
+func partOf(all []guard, share string) (part []guard, err error) {
+	if share == "" {
+		return all, nil
+	}
+	var k, n int
+	if _, err := fmt.Sscanf(share, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
+		return nil, fmt.Errorf("-share is K/N, such as 2/8, not %q", share)
+	}
+	for i, g := range all {
+		if i%n == k-1 {
+			part = append(part, g)
+		}
+	}
+	return part, nil
 }
