@@ -1,7 +1,6 @@
 package house_test
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -25,34 +24,16 @@ import (
 // vague are names that say nothing about what a package is for.
 var vague = []string{"config", "util", "utils", "types", "common", "log", "metrics", "retry", "helpers", "misc"}
 
-// maxLines and maxBody are the lengths at which a file and a function of the core are
-// too long to be understood at once.
-const (
-	maxLines = 600
-	maxBody  = 80
-)
-
-// gear is what is not the core, so its functions may be longer.
+// gear is what is not the core.
 var gear = []string{"internal/testkit/...", "internal/release/...", "internal/tools/...", "bench/...", "integration/...", "cmd/..."}
-
-// long are functions of the core that are longer. This list may only shrink.
-var long []string
 
 // source is a Go file of the tree.
 type source struct {
 	path    string // with slashes, from the root
 	name    string // of its package
 	imports []string
-	comment string // of its package clause
-	lines   int
-	funcs   []function
+	comment string   // of its package clause
 	asserts []string // types of package store that a type assertion asks for
-}
-
-// function is one with a body, and how many lines it has.
-type function struct {
-	name  string // with its receiver's type, if it has one
-	lines int
 }
 
 func (s source) dir() string  { return path.Dir(s.path) }
@@ -68,28 +49,6 @@ func checkNames(files []source) (faults []string) {
 		}
 	}
 	return faults
-}
-
-func checkSizes(files []source) (faults []string) {
-	for _, f := range files {
-		if f.lines > maxLines {
-			faults = append(faults, fmt.Sprintf("%s has %d lines; past %d a file wants splitting", f.path, f.lines, maxLines))
-		}
-	}
-	return faults
-}
-
-// checkFunctions wants short functions in the core, but for those that are allowed.
-func checkFunctions(files []source, allowed []string) []string {
-	return except(slices.Values(allowed), func(fault func(name, text string)) {
-		for _, f := range files {
-			for _, fn := range f.funcs {
-				if fn.lines > maxBody && !f.test() && !matchesAny(gear, f.dir()) {
-					fault(f.dir()+"."+fn.name, fmt.Sprintf("in %s has %d lines; past %d a function wants splitting", f.path, fn.lines, maxBody))
-				}
-			}
-		}
-	})
 }
 
 // checkAsserts wants optional interfaces of stores looked for with store.As: a wrapper may stand before the
@@ -175,7 +134,7 @@ func read(p string, src []byte) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	s := source{path: p, name: file.Name.Name, comment: file.Doc.Text(), lines: bytes.Count(src, []byte("\n"))}
+	s := source{path: p, name: file.Name.Name, comment: file.Doc.Text()}
 	for _, imp := range file.Imports {
 		if name, err := strconv.Unquote(imp.Path.Value); err == nil {
 			s.imports = append(s.imports, name)
@@ -189,14 +148,6 @@ func read(p string, src []byte) (source, error) {
 		}
 		return true
 	})
-	for _, d := range file.Decls {
-		fn, ok := d.(*ast.FuncDecl)
-		if !ok || fn.Body == nil {
-			continue
-		}
-		name := strings.TrimPrefix(receiver(fn)+"."+fn.Name.Name, ".")
-		s.funcs = append(s.funcs, function{name, fset.Position(fn.End()).Line - fset.Position(fn.Pos()).Line + 1})
-	}
 	return s, nil
 }
 
@@ -244,7 +195,7 @@ func TestHouseOfFiles(t *testing.T) {
 	t.Chdir("../..")
 	files := tree(t)
 	for name, faults := range map[string][]string{
-		"names": checkNames(files), "sizes": checkSizes(files), "functions": checkFunctions(files, long), "comments": checkComments(files), "assertions": checkAsserts(files),
+		"names": checkNames(files), "comments": checkComments(files), "assertions": checkAsserts(files),
 	} {
 		t.Run(name, func(t *testing.T) { report(t, faults) })
 	}
@@ -252,17 +203,6 @@ func TestHouseOfFiles(t *testing.T) {
 
 // TestHouseFileRulesBite gives each rule a file that breaks it.
 func TestHouseFileRulesBite(t *testing.T) {
-	functions := func(allowed ...string) func([]source) []string {
-		return func(files []source) []string { return checkFunctions(files, allowed) }
-	}
-	body := func(file string, lines int) source {
-		src := "package writer\n\n// Long is long.\nfunc (w *Writer) Long() {" + strings.Repeat("\n", lines-1) + "}\n"
-		s, err := read(file, []byte(src))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
 	asserts := func(file string) source {
 		s, err := read(file, []byte("package p\n\nfunc f() { _, ok := x.(store.UploadAborter) }\n"))
 		if err != nil {
@@ -277,18 +217,9 @@ func TestHouseFileRulesBite(t *testing.T) {
 	}{
 		"a vague package":                   {checkNames, at("internal/util/a.go"), `"util"`},
 		"a vague folder":                    {checkNames, at("internal/common/thing/a.go"), `"common"`},
-		"a long file":                       {checkSizes, source{path: "writer/a.go", lines: maxLines + 1}, "splitting"},
-		"a long file of tests":              {checkSizes, source{path: "writer/a_test.go", lines: maxLines + 1}, "splitting"},
-		"a file of the greatest length":     {checkSizes, source{path: "writer/a.go", lines: maxLines}, ""},
 		"an assertion":                      {checkAsserts, asserts("compactor/a.go"), "use store.As"},
 		"an assertion of a driver":          {checkAsserts, asserts("store/s3store/a.go"), ""},
 		"an assertion of a test":            {checkAsserts, asserts("compactor/a_test.go"), ""},
-		"a long function":                   {functions(), body("writer/a.go", maxBody+1), "writer.Writer.Long in writer/a.go has 81 lines"},
-		"one of the greatest length":        {functions(), body("writer/a.go", maxBody), ""},
-		"a long function of a test":         {functions(), body("writer/a_test.go", maxBody+1), ""},
-		"a long function of a benchmark":    {functions(), body("bench/history/a.go", maxBody+1), ""},
-		"a long function on the list":       {functions("writer.Writer.Long"), body("writer/a.go", maxBody+1), ""},
-		"a short function on the list":      {functions("writer.Writer.Long"), body("writer/a.go", maxBody), "needs no exception"},
 		"no package comment":                {checkComments, source{path: "writer/a.go", name: "writer"}, "0 package comments"},
 		"a package comment in a wrong file": {checkComments, at("writer/append.go"), "belongs in doc.go"},
 		"a comment that does not say whose": {checkComments, source{path: "writer/doc.go", name: "writer", comment: "Writes."}, "must begin"},

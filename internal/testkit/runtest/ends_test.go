@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
@@ -19,8 +22,6 @@ import (
 	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 )
 
 // Run refuses wrong options at once, also while another process leads. It sends no
