@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -75,7 +76,7 @@ func TestThrifty(t *testing.T) {
 		"waste, then long":            {37, nil, 0, constant, 2.5},
 		"50 each, void, jitter":       {200, about(50, 0), 64, jitter, 1.25},
 	} {
-		if testing.Short() && len(name)%3 > 0 { // make race
+		if !test.Whole() && len(name)%3 > 0 {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

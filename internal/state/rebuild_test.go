@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -75,10 +76,7 @@ func TestRebuild(t *testing.T) {
 			}
 		}
 	}
-	rounds := 12
-	if testing.Short() { // make race
-		rounds = 5
-	}
+	rounds := test.Of(5, 12)
 	step(0, 9*MaxInline, 0)
 	for range rounds {
 		step(MaxInline/4, MaxInline/3, MaxInline/4)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // view is what the rules are checked against, computed by other means than the planner's.
@@ -283,10 +284,7 @@ func (h *acted) step() *News {
 }
 
 func TestHistories(t *testing.T) {
-	seeds := 400
-	if testing.Short() {
-		seeds = 50
-	}
+	seeds := test.Of(50, 400)
 	made, fair := 0, 0
 	for seed := range seeds {
 		shareTenures(t, 1+999*(seed%2))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // This file plays spec/group.pml with the planner in it: members look, start, stop,
@@ -168,10 +169,7 @@ func (w *play) organise(me fence.ID) error {
 }
 
 func TestPlay(t *testing.T) {
-	seeds := 3000
-	if testing.Short() {
-		seeds = 200
-	}
+	seeds := test.Of(200, 3000)
 	started, made := 0, 0
 	for seed := range seeds {
 		shareTenures(t, 1+999*(seed%2))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // steady is what a long history of changes leads to, in which each assignment moves
@@ -67,7 +68,7 @@ func TestSize(t *testing.T) {
 			g.join(members, 1)
 			g.next()
 			checkSize(t, "fresh", g.a)
-			for i := range 100 {
+			for i := range test.Of(25, 100) {
 				g.churn(rng, members, requests)
 				if i%25 == 24 {
 					checkSize(t, fmt.Sprintf("%d rounds, %d requests each", i+1, requests), g.a)

@@ -85,7 +85,7 @@ func TestJoinsMoveAsLittleAsFairnessAsks(t *testing.T) {
 }
 
 func TestManySeeds(t *testing.T) {
-	first, last := uint64(1), uint64(10)
+	first, last := uint64(1), test.Of[uint64](10, 3000)
 	if s := os.Getenv("FENCEPOST_SEEDS"); s != "" {
 		if _, err := fmt.Sscanf(s, "%d-%d", &first, &last); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"fmt"
+	"github.com/fencepost/fencepost/internal/test"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func (w *world) parked() (n int) {
 
 // Work that fails everywhere is tried by three owners, however long each try takes.
 func TestSlowFailuresArePassedRoundThreeTimes(t *testing.T) {
-	for _, in := range []time.Duration{0, time.Minute, 3 * time.Minute, 294 * time.Second} {
+	for _, in := range test.Of([]time.Duration{0, 294 * time.Second}, []time.Duration{0, time.Minute, 3 * time.Minute, 294 * time.Second}) {
 		t.Run(in.String(), func(t *testing.T) {
 			w := newWorld(t, 1, 12)
 			for i := range 6 {
@@ -66,7 +67,7 @@ func TestSlowFailuresArePassedRoundThreeTimes(t *testing.T) {
 			}
 			tries := w.watchTries(7)
 			w.balanced(time.Minute)
-			w.run(6 * time.Hour)
+			w.run(2 * time.Hour)
 			if len(tries) != 3 || w.parked() != 1 {
 				t.Errorf("%v tried it, and it was reported %d times", tries, w.parked())
 			}
