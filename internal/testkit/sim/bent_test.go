@@ -147,15 +147,20 @@ func init() {
 	}
 }
 
+// rare are faults that many histories do not meet, and how many were passed over: a hint, which
+// saves time until the histories change.
+var rare = map[string]uint64{"a reader that sees no tail": 89, "a holder whose renewals have no effect": 92}
+
 // Each check of pins, files and tables notices its fault.
 func TestBentIsNoticed(t *testing.T) {
 	for _, b := range allBent {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			missing := slices.Clone(b.notices)
-			seed := uint64(1)
-			for ; len(missing) > 0 && seed <= 500; seed++ {
-				p := NewPlan(seed)
+			first := rare[b.name]
+			n := uint64(0)
+			for ; len(missing) > 0 && n < 500; n++ {
+				p := NewPlan(1 + first + n)
 				p.Bent, p.Edits, p.Snapshots, p.Backups = b.name, true, 2, 1
 				p.Readers, p.Steps, p.Hurry = 0, 800, 0.2 // more of the nodes that the fault concerns
 				p.Retain, p.Page = slices.Contains(b.notices, "truncated"), 0
@@ -165,7 +170,7 @@ func TestBentIsNoticed(t *testing.T) {
 				r := Run(t, p)
 				missing = slices.DeleteFunc(missing, func(kind string) bool { return slices.Contains(r.kinds(), kind) })
 			}
-			t.Logf("%d histories", seed-1)
+			t.Logf("%d histories after seed %d", n, first)
 			if len(missing) > 0 {
 				t.Errorf("no check reported %v", missing)
 			}

@@ -15,13 +15,14 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
 
-var long = flag.Bool("long", false, "explore also the scenarios that take minutes")
+var long = flag.Bool("long", test.Whole(), "explore also the scenarios that take long")
 
 // opens opens a writer in an epoch and appends some values. Then it crashes, since its later
 // steps are of no interest. While it appends, the writer's manifest update runs too.
@@ -205,7 +206,7 @@ func scenarios() []*Scenario {
 	return []*Scenario{
 		{Name: "two writers open", setup: past(false), private: log, nodes: cast(open, part{"w2", opens(3)})},
 		{
-			Name: "a writer opens while a compactor folds and prunes", setup: past(false), private: log,
+			Name: "a writer opens while a compactor folds and prunes", setup: past(false), private: log, long: true,
 			nodes: cast(open, compact),
 		},
 		{
@@ -217,7 +218,7 @@ func scenarios() []*Scenario {
 			nodes: cast(open, part{"w2", opens(3)}, compact),
 		},
 		{
-			Name: "a pin against a compactor that merges and prunes", setup: replaced, private: settled,
+			Name: "a pin against a compactor that merges and prunes", setup: replaced, private: settled, long: true,
 			nodes: cast(part{"p1", pins(0, 0, 1)}, part{"c1", merges(1, 0)}),
 		},
 		{
@@ -263,12 +264,9 @@ func cast(parts ...part) func(*world) {
 
 // TestExplore runs all schedules of small cases.
 func TestExplore(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and of no use to the race detector: one goroutine runs at a time")
-	}
 	for _, s := range scenarios() {
 		if s.long && !*long {
-			continue // make explore runs it
+			continue // FENCEPOST_WHOLE=1 does, and make explore
 		}
 		t.Run(s.Name, func(t *testing.T) {
 			began := time.Now()
