@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -74,7 +75,7 @@ func TestManyEpochs(t *testing.T) {
 		// is in doubt.
 		"long epochs": {[]int{100, 100, 100, 100, 100}, 16 << 10, 256 << 10},
 	} {
-		if testing.Short() && (len(tt.lengths) == len(many) || tt.size > 1<<20) { // make race: the others have it all
+		if !test.Whole() && (len(tt.lengths) == len(many) || tt.size > 64<<10) { // the others have it all
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestManyEpochsTakeTime(t *testing.T) {
 		"300 records, void ones": {func(*rand.Rand) int { return 300 }, 15, 64, jitter},
 		"some 100, void ones":    {func(random *rand.Rand) int { return int(100 * random.ExpFloat64()) }, 20, 64, jitter},
 	} {
-		if testing.Short() && tt.void == 0 && len(name)%3 > 0 { // make race
+		if !test.Whole() && tt.void == 0 && len(name)%3 > 0 {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

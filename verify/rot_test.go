@@ -21,6 +21,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
@@ -35,8 +36,8 @@ import (
 // sample a reader, a writer, a compactor, and those in rotusers_test.go.
 
 var (
-	every = flag.Int("every", 1009, "TestRot tries one in so many ways to damage the log; 1 takes many minutes")
-	users = flag.Int("users", 16, "with an -every up to 100: one in so many is also met by a reader, a writer, a compactor and others")
+	every = flag.Int("every", test.Of(1009, 1), "TestRot tries one in so many ways to damage the log; 1 takes many minutes")
+	users = flag.Int("users", test.Of(4, 16), "each removed object, and one in so many others, is also met by a reader, a writer, a compactor and others")
 )
 
 // rotten is a log with objects of every kind, and of what damage nobody can know.
@@ -275,7 +276,7 @@ func TestRot(t *testing.T) {
 					for h := range next {
 						h.to(own)
 						r.checkVerify(t, own, h)
-						if i := tried.Add(1); *every > 100 || h.body == nil || i%int64(*users) == 0 {
+						if i := tried.Add(1); h.body == nil || i%int64(*users) == 0 {
 							r.checkReader(t, own, h)
 							r.checkElection(t, own, h)
 							r.checkWriter(t, h)

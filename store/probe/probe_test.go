@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -198,7 +199,7 @@ func TestOtherBrokenPromisesAreRefused(t *testing.T) {
 // stores where equal bytes are equal versions: that is for chance, and the number of tries.
 func TestLateCopies(t *testing.T) {
 	for _, kind := range []faultstore.Kind{faultstore.Put, faultstore.Delete} {
-		for ops := 1; ops <= 24; ops++ {
+		for ops := 1; ops <= 24; ops += test.Of(3, 1) {
 			for _, content := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {
 					inner := memstore.New(&memstore.Options{ContentVersions: content, Clock: clock.Go()})
@@ -275,10 +276,10 @@ func TestInconclusiveRaces(t *testing.T) {
 // delays requests, and one that does not is found out all the same.
 func TestFlakyStore(t *testing.T) {
 	rates := faultstore.Rates{Fail: .1, LoseReply: .1, Echo: .05, Late: .05, Duplicate: .05, Break: .05, LateOps: 40}
-	const seeds = 16
+	seeds := test.Of(uint64(8), 16)
 	t.Run("honest", func(t *testing.T) {
 		unknown, echoes := 0, 0
-		for seed := range uint64(seeds) {
+		for seed := range seeds {
 			for _, content := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {
 					inner := memstore.New(&memstore.Options{ContentVersions: content, Clock: clock.Go()})
@@ -295,7 +296,7 @@ func TestFlakyStore(t *testing.T) {
 				})
 			}
 		}
-		if unknown < 500 || echoes == 0 {
+		if unknown < 30*int(seeds) || echoes == 0 {
 			t.Errorf("%d unknown, %d echoes: the store was not flaky", unknown, echoes)
 		}
 	})
@@ -304,7 +305,7 @@ func TestFlakyStore(t *testing.T) {
 		"two-step create": twoStepCreate, "two-step swap": twoStepSwap, "stale lists": staleList(1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(seeds / 2) {
+			for seed := range seeds / 2 {
 				synctest.Test(t, func(t *testing.T) {
 					st := faultstore.New(broken(memstore.New(nil)), &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go()})
 					if _, err := probe.Run(t.Context(), st, quick()); !errors.Is(err, probe.ErrRefused) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -155,7 +156,7 @@ func TestReportedLacks(t *testing.T) {
 // writes afterwards. What it prints for one processor and for two is in the package comment. It
 // asserts little, since another program may have the processors.
 func TestOdds(t *testing.T) {
-	if testing.Short() {
+	if !test.Whole() {
 		t.Skip("TestBrokenStoresFail has the same stores")
 	}
 	const runs = 10
