@@ -18,7 +18,7 @@ func TestHookedConforms(t *testing.T) {
 	mem := memstore.New(nil)
 	storetest.Run(t, func(storetest.TB) store.Store {
 		return store.Hooked(mem, store.Hooks{Answered: func(store.Answer) {}}, nil)
-	}, nil)
+	}, &storetest.Options{Quick: true})
 }
 
 // Each request is told once, with its outcome and its bytes.

@@ -5,6 +5,7 @@ package clouds_test
 import (
 	"testing"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/group/grouptest"
 	"github.com/fencepost/fencepost/internal/testkit/servers"
 	"github.com/fencepost/fencepost/store"
@@ -20,7 +21,7 @@ func TestGroup(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			grouptest.Run(t, st)
+			grouptest.Run(t, st, clock.System())
 		})
 	}
 }

@@ -114,7 +114,7 @@ var rooms = []room{
 	{pkg: "promhooks/deltahooks", may: []string{"clock", "delta"}}, // a module of its own: promhooks must not link Parquet
 	{pkg: "otelhooks", may: []string{"clock", "fence", "leader", "writer", "compactor"}},
 	{pkg: "otelhooks/deltahooks", may: []string{"clock", "delta"}}, // likewise
-	{pkg: "internal/test/..."}, // how much tests try
+	{pkg: "internal/test"}, // how much tests try
 	{pkg: "internal/testkit/...", may: []string{anything}},
 	{pkg: "cmd/...", may: []string{anything}},
 	{pkg: "examples/...", may: []string{anything}},

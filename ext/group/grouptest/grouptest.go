@@ -22,11 +22,11 @@ const (
 	patience = 2 * time.Minute
 )
 
-// Run tells a story in real time: members join, one crashes, one is drained, partitions are added. Each
+// Run tells a story in the time of a clock, clock.System or that of a bubble: members join, one crashes, one is drained, partitions are added. Each
 // partition must have an owner again each time. No two members may own one at once, by their own
 // belief, and tokens must rise. A session may be lost, as on a slow machine; its worker joins again.
-func Run(t *testing.T, st store.Store) {
-	s := &story{T: t, st: faultstore.New(st, nil), owners: map[int]*group.Partition{}, by: map[int]string{}, tokens: map[int]uint64{}}
+func Run(t *testing.T, st store.Store, c clock.Clock) {
+	s := &story{T: t, clock: c, st: faultstore.New(st, &faultstore.Options{Clock: c}), owners: map[int]*group.Partition{}, by: map[int]string{}, tokens: map[int]uint64{}}
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -49,13 +49,13 @@ func Run(t *testing.T, st store.Store) {
 	s.await("three share more partitions", func() bool {
 		return s.owns("bob") == partitions/3+1 && s.owns("cyd") == partitions/3+1 && s.owns("dan") == partitions/3+1
 	})
-	for status, err := range group.Observe(ctx, s.st, nil) {
+	for status, err := range group.Observe(ctx, s.st, &group.Options{Clock: c}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range status.Members {
 			if m.Identity == "cyd" && !m.Expired && !m.Leaving {
-				if err := group.Drain(ctx, s.st, m.Name, nil); err != nil {
+				if err := group.Drain(ctx, s.st, m.Name, &group.Options{Clock: c}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -67,7 +67,8 @@ func Run(t *testing.T, st store.Store) {
 
 type story struct {
 	*testing.T
-	st *faultstore.Store
+	clock clock.Clock
+	st    *faultstore.Store
 
 	mu     sync.Mutex
 	owners map[int]*group.Partition
@@ -78,7 +79,7 @@ type story struct {
 // work is a worker. It ends when it is drained.
 func (s *story) work(ctx context.Context, st *faultstore.Store, name string, n int) {
 	for ctx.Err() == nil && !st.Crashed() {
-		opts := &group.Options{Partitions: n, Identity: name}
+		opts := &group.Options{Partitions: n, Identity: name, Clock: s.clock}
 		if n > 0 {
 			opts.Validity = validity
 		}
@@ -134,10 +135,10 @@ func (s *story) owns(name string) (n int) {
 
 func (s *story) await(what string, ok func() bool) {
 	s.Helper()
-	late, cancel := clock.WithTimeout(s.Context(), clock.System(), patience, context.DeadlineExceeded)
+	late, cancel := clock.WithTimeout(s.Context(), s.clock, patience, context.DeadlineExceeded)
 	defer cancel()
 	for !ok() {
-		if clock.Sleep(late, clock.System(), 50*time.Millisecond) != nil {
+		if clock.Sleep(late, s.clock, 50*time.Millisecond) != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.Fatalf("not after %v: %s; owners are %v", patience, what, fmt.Sprint(s.by))
