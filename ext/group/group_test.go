@@ -100,7 +100,7 @@ func TestJoinsAndLeaves(t *testing.T) {
 func TestCrash(t *testing.T) {
 	const workers = 10
 	var gaps, watchers []time.Duration
-	for seed := range test.Of(4, 40) {
+	for seed := range test.Of(6, 40) {
 		inFaultyWorld(t, 40, faultstore.Options{Seed: uint64(seed)}, func(w *world) {
 			var all []*worker
 			for i := range workers {
@@ -136,8 +136,8 @@ func TestCrash(t *testing.T) {
 	p50, p99 := quantile(gaps, 0.5), quantile(gaps, 0.99)
 	t.Logf("p50 %v, p99 %v of %d", p50, p99, len(gaps))
 	// Names are random, so histories differ. The simulation in internal/member has fixed ones, and asks for 1.3.
-	if p50 > validity*11/10 || p99 > validity*14/10 {
-		t.Errorf("a partition had no owner for p50 %v, p99 %v", p50, p99)
+	if most := validity * 14 / 10; p99 > most || test.Whole() && p50 > validity*11/10 { // of three crashes a median says nothing
+		t.Errorf("a partition had no owner for p50 %v, p99 %v, want at most %v and %v", p50, p99, validity*11/10, most)
 	}
 	p50, p99 = quantile(watchers, 0.5), quantile(watchers, 0.99)
 	t.Logf("the organiser or its deputy: p50 %v, p99 %v of %d", p50, p99, len(watchers))
