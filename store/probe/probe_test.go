@@ -344,7 +344,7 @@ func TestOdds(t *testing.T) {
 			}}
 		}
 	}
-	const runs = 40
+	runs := test.Of(10, 40)
 	for name, tt := range map[string]struct {
 		broken func(store.Store, uint64) store.Store
 		least  int // found, of the runs: four deviations below what is expected
@@ -366,8 +366,8 @@ func TestOdds(t *testing.T) {
 				}
 			}
 			t.Logf("found in %d of %d; the whole probe takes %d requests", found, runs, requests)
-			if found < tt.least {
-				t.Errorf("found in %d of %d runs, want %d", found, runs, tt.least)
+			if test.Whole() && found < tt.least || found == 0 {
+				t.Errorf("found in %d of %d runs, want %d of 40", found, runs, tt.least)
 			}
 		})
 	}
@@ -377,7 +377,7 @@ func TestOdds(t *testing.T) {
 // writes afterwards. What it prints for one processor and for two is in the package comment. It
 // asserts little, since another program may have the processors.
 func TestT11_OddsInMemory(t *testing.T) {
-	const runs = 10
+	runs := test.Of(4, 10)
 	nothing := func([]byte) {}
 	for name, broken := range map[string]func(store.Store) store.Store{
 		"create at once": inTwoSteps(isCreate, nothing), "swap at once": inTwoSteps(isSwap, nothing),
@@ -396,7 +396,7 @@ func TestT11_OddsInMemory(t *testing.T) {
 				empty(t, inner)
 			}
 			t.Logf("refused in %d of %d probes, with GOMAXPROCS %d", found, runs, runtime.GOMAXPROCS(0))
-			if found == 0 && runtime.GOMAXPROCS(0) > 1 {
+			if test.Whole() && found == 0 && runtime.GOMAXPROCS(0) > 1 {
 				t.Errorf("refused in none of %d probes", runs)
 			}
 		})

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 var (
@@ -86,7 +88,7 @@ func TestHistories(t *testing.T) {
 		}
 	default:
 		if n == 0 {
-			n, *seed = 60, max(*seed, 1)
+			n, *seed = test.Of(30, 60), max(*seed, 1)
 		}
 		for i := range n {
 			total.history(oneHistory(t, *seed+uint64(i)))
@@ -210,7 +212,7 @@ func work(t *testing.T) {
 
 // TestRepeats: the same seed gives the same acts with the same results.
 func TestRepeats(t *testing.T) {
-	for s := range uint64(max(*seeds, 25)) {
+	for s := range uint64(max(*seeds, test.Of(8, 25))) {
 		p := NewPlan(*seed + s + 1000)
 		a, b := Run(t, p), Run(t, p)
 		if a.Trace != b.Trace || a.Steps != b.Steps {
