@@ -113,7 +113,7 @@ func TestCheck(t *testing.T) {
 			switch {
 			case err != nil:
 				t.Fatal(err)
-			case c.key == "" && (!r.OK() || r.Group.Logs != 3 || r.Group.Partitions != 3 || r.Group.Records < 1000 || r.Group.Members < 1 || r.Segments < 3):
+			case c.key == "" && (!r.OK() || r.Group.Logs != 3 || r.Group.Partitions != 3 || r.Group.Records < 300 || r.Group.Members < 1 || r.Segments < 3):
 				t.Errorf("%+v; %+v", r, r.Group)
 			case c.key != "" && !slices.ContainsFunc(r.Problems, func(f verify.Finding) bool {
 				return f.Key == c.key && strings.Contains(f.What, c.what) && f.Remedy != ""
