@@ -11,7 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/internal/testkit/runtest"
+	"github.com/fencepost/fencepost/internal/test/runtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"

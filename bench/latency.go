@@ -13,7 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/writer"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/internal/test/s3stub"
 )
 
 // requests counts the requests per commit, at the server.

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/bench/result"
-	"github.com/fencepost/fencepost/internal/testkit/servers"
+	"github.com/fencepost/fencepost/internal/test/servers"
 )
 
 var into = result.DirFlag()

@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"github.com/fencepost/fencepost/bench/result"
-	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/dirstore"
 )

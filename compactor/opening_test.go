@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/internal/test"
-	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -70,7 +70,7 @@ func (w *world) whole(m *state.Manifest, when string) {
 // A pin that is taken while a compactor prunes either holds all that its version names,
 // or is refused. Its requests are made at any two places between those of the
 // compactor: the creation at one and the others at a later one, or the creation and the
-// swap at one. TestExplore in internal/testkit/sim goes through every interleaving of all
+// swap at one. TestExplore in internal/test/sim goes through every interleaving of all
 // requests of the two, with the same code: "a pin against a compactor that merges and
 // prunes" for the newest version, and another one for an older one.
 //

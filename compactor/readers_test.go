@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/delta"
-	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/internal/test/logtest"
 )
 
 // A file cannot be in the table, and an edit removes it, at once or some edits later. The edits from the

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/internal/test/logtest"
 )
 
 // guard:delta-idle-hold. A log has records each day and no edit. What its compactor drops is

@@ -10,7 +10,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/fencepost/fencepost/delta"
-	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/writer"
 )
 

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/testkit/sim"
+	"github.com/fencepost/fencepost/internal/test/sim"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/testkit/servers"
-	"github.com/fencepost/fencepost/internal/testkit/sim"
+	"github.com/fencepost/fencepost/internal/test/servers"
+	"github.com/fencepost/fencepost/internal/test/sim"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )

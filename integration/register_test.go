@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/testkit/servers"
+	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
 )

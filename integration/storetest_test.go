@@ -5,7 +5,7 @@ package integration
 import (
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/testkit/servers"
+	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/storetest"
 )

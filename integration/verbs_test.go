@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/testkit/servers"
+	"github.com/fencepost/fencepost/internal/test/servers"
 )
 
 // buildCommand builds the command into a folder.

@@ -3,7 +3,7 @@ package leader_test
 import (
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/memstore"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/store/document"
 )
 

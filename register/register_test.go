@@ -17,7 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"

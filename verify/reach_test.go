@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/internal/state"
-	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/verify"
 )

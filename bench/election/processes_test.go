@@ -20,7 +20,7 @@ import (
 	"github.com/fencepost/fencepost"
 	results "github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/internal/testkit/servers"
+	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"

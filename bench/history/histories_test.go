@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/testkit/sim"
+	"github.com/fencepost/fencepost/internal/test/sim"
 )
 
 // made is the output of a process that makes histories.

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/bench/result"
-	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/store"
 	_ "github.com/fencepost/fencepost/store/s3store"
 )

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/testkit/pages"
-	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/internal/test/pages"
+	"github.com/fencepost/fencepost/internal/test/s3stub"
 )
 
 var pageTime = flag.Duration("page-time", 2*time.Minute, "how long a page of the documents may take; one that waits for ever fails")

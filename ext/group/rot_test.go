@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/ext/group/internal/member"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/faultstore"

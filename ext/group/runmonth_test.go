@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/ext/group"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
-	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/internal/test/fixture"
+	"github.com/fencepost/fencepost/internal/test/logtest"
 )
 
 // A worker is frozen for a month while a heartbeat and an append are in flight, and if it organises also an

@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/group/grouptest"
-	"github.com/fencepost/fencepost/internal/testkit/servers"
+	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/store"
 	_ "github.com/fencepost/fencepost/store/azurestore"
 	_ "github.com/fencepost/fencepost/store/gcsstore"

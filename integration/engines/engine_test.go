@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/testkit/servers"
+	"github.com/fencepost/fencepost/internal/test/servers"
 )
 
 // The Pythons that have the packages of requirements.txt and spark/requirements.txt, and the folder

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/testkit/servers"
+	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/testkit/pages"
+	"github.com/fencepost/fencepost/internal/test/pages"
 )
 
 // columns are what engines.py computes.

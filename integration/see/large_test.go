@@ -22,7 +22,7 @@ import (
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
-	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 )
 
 // chainBuilder writes objects that follow one another.

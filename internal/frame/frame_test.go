@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 )
 
 func TestRoundTrip(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 )
 
 // segment is a Zstandard frame of one segment that claims a size and has a block

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/testkit/pages"
+	"github.com/fencepost/fencepost/internal/test/pages"
 )
 
 // This file has the rules for documents. Their Go code is compiled somewhere, their

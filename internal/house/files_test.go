@@ -25,7 +25,7 @@ import (
 var vague = []string{"config", "util", "utils", "types", "common", "log", "metrics", "retry", "helpers", "misc"}
 
 // gear is what is not the core.
-var gear = []string{"internal/testkit/...", "internal/release/...", "internal/tools/...", "bench/...", "integration/...", "cmd/..."}
+var gear = []string{"internal/test/...", "internal/release/...", "internal/tools/...", "bench/...", "integration/...", "cmd/..."}
 
 // source is a Go file of the tree.
 type source struct {

@@ -115,7 +115,7 @@ var rooms = []room{
 	{pkg: "otelhooks", may: []string{"clock", "fence", "leader", "writer", "compactor"}},
 	{pkg: "otelhooks/deltahooks", may: []string{"clock", "delta"}}, // likewise
 	{pkg: "internal/test"}, // how much tests try
-	{pkg: "internal/testkit/...", may: []string{anything}},
+	{pkg: "internal/test/...", may: []string{anything}},
 	{pkg: "cmd/...", may: []string{anything}},
 	{pkg: "examples/...", may: []string{anything}},
 	{pkg: "integration/...", may: []string{anything}},
@@ -165,12 +165,12 @@ func checkImports(files []source) (faults []string) {
 			if !ok {
 				continue
 			}
-			if strings.HasPrefix(pkg, "ext/") && slices.Contains([]string{".", "internal/testkit"}, r.top()) {
+			if strings.HasPrefix(pkg, "ext/") && slices.Contains([]string{".", "internal/test"}, r.top()) {
 				fault("%s imports %s: the root module may not import an extension", f.path, pkg)
 				continue
 			}
 			// "internal/..." does not stand for the test gear.
-			if !matchesAny(r.may, pkg) || (strings.HasPrefix(pkg, "internal/testkit/") && !slices.Contains(r.may, anything)) {
+			if !matchesAny(r.may, pkg) || (strings.HasPrefix(pkg, "internal/test/") && !slices.Contains(r.may, anything)) {
 				fault("%s imports %s: %s may import %s of the project", f.path, pkg, r.pkg, list(r.may))
 			}
 			fits := func(pattern string) bool {
@@ -234,10 +234,10 @@ func TestHouseImportRulesBite(t *testing.T) {
 		"compactor elects outside run.go": {at("compactor/plan.go", module+"/leader"), "only run*.go"},
 		"a part imports the root":         {at("writer/a.go", module), "writer may import"},
 		"internal imports leader":         {at("internal/chain/a.go", module+"/leader"), "internal/chain may import"},
-		"a part imports the simulation":   {at("writer/a.go", module+"/internal/testkit/sim"), "internal/testkit/sim"},
+		"a part imports the simulation":   {at("writer/a.go", module+"/internal/test/sim"), "internal/test/sim"},
 		"a package without a row":         {at("shiny/a.go"), "no row"},
 		"an extension imports the inside": {at("ext/lock/a.go", module+"/internal/frame"), "ext/... may import"},
-		"an extension imports test gear":  {at("ext/lock/a.go", module+"/internal/testkit/fixture"), "ext/... may import"},
+		"an extension imports test gear":  {at("ext/lock/a.go", module+"/internal/test/fixture"), "ext/... may import"},
 		"the core imports an extension":   {at("verify/a.go", module+"/ext/group"), "verify may import"},
 		"the root imports an extension":   {at("run.go", module+"/ext/group"), "an extension"},
 	} {
@@ -247,7 +247,7 @@ func TestHouseImportRulesBite(t *testing.T) {
 	}
 	sound := []source{
 		at("ext/lock/a.go", module+"/register", module+"/store/document", module+"/ext/group"),
-		at("ext/lock/a_test.go", module+"/internal/testkit/fixture"),
+		at("ext/lock/a_test.go", module+"/internal/test/fixture"),
 		at("fence/doc.go"),
 		at("compactor/run_lock.go", module+"/leader", module+"/fence"),
 		at("leader/doc_test.go", module+"/writer"),

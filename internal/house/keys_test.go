@@ -17,7 +17,7 @@ import (
 var keyRooms = []string{"internal/layout", "ext/group", "ext/group/internal/member"}
 
 // keyGear is what may write keys again: users of the library could not do otherwise.
-var keyGear = []string{"internal/testkit/...", "bench/...", "integration/...", "examples/..."}
+var keyGear = []string{"internal/test/...", "bench/...", "integration/...", "examples/..."}
 
 // keyAgain are literals that are written again, with the reason. If a key changes in one place only,
 // its entry here is not needed any more, and the test says so.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 )
 
 func TestCheckLimits(t *testing.T) {

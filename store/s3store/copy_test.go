@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )

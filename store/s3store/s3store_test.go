@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/store"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/s3store"
 )

@@ -19,7 +19,7 @@ import (
 const (
 	face   = `^(fence|manifest|store|leader|writer|reader|compactor)$`
 	core   = `^(\.|fence|leader|manifest|writer|reader|compactor|clock|store|internal/.*)$`
-	noCore = `^internal/(test|testkit|house|tools|release|member|assign)\b`
+	noCore = `^internal/(test|house|tools|release|member|assign)\b`
 	ext    = `^((cmd|ext)/.*|(group|kubelock|delta|rewrite|promhooks|otelhooks|zaptoslog)\b.*)$`
 	groups = `^(rungroup|compactgroup|calm)` // files in the root that will be ext
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 )
 
 // sample is an assignment that has everything.

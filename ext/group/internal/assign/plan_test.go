@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 )
 
 // wantShares compares the shares, from the least to the greatest.

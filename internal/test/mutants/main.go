@@ -53,7 +53,7 @@ func run(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	if _, err := os.Stat("go.mod"); err != nil {
-		return false, errors.New("run it in the root of the module: go run ./internal/testkit/mutants")
+		return false, errors.New("run it in the root of the module: go run ./internal/test/mutants")
 	}
 	guards, err := find(root)
 	if err != nil {

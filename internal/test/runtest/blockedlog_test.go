@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/testkit/runtest"
+	"github.com/fencepost/fencepost/internal/test/runtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/zaptoslog"

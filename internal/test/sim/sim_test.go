@@ -130,7 +130,7 @@ func tellBroken(t *testing.T, seed uint64) {
 		return
 	}
 	short := Shrink(t, full, 1500)
-	t.Errorf("seed %d breaks a promise. Shrunk from %d acts to %d:\n%s\n%v\n\nTo repeat the whole history: go test ./internal/testkit/sim -count=1 -v -run '^TestHistories$' -seeds 1 -seed %d -tell\n%+v",
+	t.Errorf("seed %d breaks a promise. Shrunk from %d acts to %d:\n%s\n%v\n\nTo repeat the whole history: go test ./internal/test/sim -count=1 -v -run '^TestHistories$' -seeds 1 -seed %d -tell\n%+v",
 		seed, len(full.acts), len(short.acts), short.Story, short.Err, seed, short.Plan)
 }
 

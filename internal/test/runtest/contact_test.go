@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"github.com/fencepost/fencepost/internal/testkit/runtest"
+	"github.com/fencepost/fencepost/internal/test/runtest"
 	"log/slog"
 	"strings"
 	"sync"

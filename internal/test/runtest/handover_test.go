@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/fencepost/fencepost/internal/testkit/runtest"
+	"github.com/fencepost/fencepost/internal/test/runtest"
 	"math/rand/v2"
 	"runtime"
 	"slices"

@@ -24,5 +24,5 @@
 // With -budget the command tries mutants in random order for about that time, and with
 // -share 2/8 the second eighth of them.
 //
-//	go run ./internal/testkit/mutants [-list] [-run REGEXP] [-share K/N] [-p N] [-budget 100s]
+//	go run ./internal/test/mutants [-list] [-run REGEXP] [-share K/N] [-p N] [-budget 100s]
 package main

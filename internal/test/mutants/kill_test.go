@@ -66,7 +66,7 @@ func TestUsers(t *testing.T) {
 	}
 	for pkg, user := range map[string]string{"writer": ".", "internal/lease": "leader", "internal/segment": "compactor", "manifest": "reader"} {
 		got := users[pkg]
-		if !slices.Contains(got, user) || slices.Contains(got, pkg) || slices.Contains(got, "internal/testkit/mutants") || got[len(got)-1] != sim {
+		if !slices.Contains(got, user) || slices.Contains(got, pkg) || slices.Contains(got, "internal/test/mutants") || got[len(got)-1] != sim {
 			t.Errorf("%s: %v", pkg, got)
 		}
 	}

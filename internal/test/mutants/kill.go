@@ -26,7 +26,7 @@ const (
 )
 
 // sim is the package of the simulation.
-const sim = "internal/testkit/sim"
+const sim = "internal/test/sim"
 
 // fate is the result for one mutant.
 type fate struct {
