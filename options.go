@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/internal/lease"
-	"github.com/fencepost/fencepost/internal/sink"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"

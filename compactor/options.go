@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/sink"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 )

@@ -15,7 +15,6 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
@@ -71,8 +70,8 @@ func New(st store.Store, name string, opts *Options) (*Lock, error) {
 // checkPlace refuses a name among those of logs, backups and groups.
 func checkPlace(st store.Store, name string) error {
 	for _, key := range []string{leaseKey(name), epochKey(name)} {
-		if what := layout.Owned(st.Traits().Name, key); what != "" {
-			return fmt.Errorf("%w: the name %s: %q belongs to logs, backups and groups, and a lock there could destroy one; give the lock another name, such as \"orders\"", ErrOptions, name, what)
+		if err := register.Free(st, key); err != nil {
+			return fmt.Errorf("%w: the name %s: %w", ErrOptions, name, err)
 		}
 	}
 	return nil

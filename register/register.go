@@ -85,7 +85,7 @@ func open(ctx context.Context, st store.Store, key string, opts *Options, epoch 
 	if err := check(st, key, opts); err != nil {
 		return nil, err
 	}
-	if err := free(st, key); err != nil {
+	if err := Free(st, key); err != nil {
 		return nil, err
 	}
 	r := &Register{st: st, key: key, owner: fence.ID(uuid.New()), turn: make(chan struct{}, 1)}
@@ -134,13 +134,14 @@ func check(st store.Store, key string, opts *Options) error {
 	return opts.Validate()
 }
 
-// free refuses a key among the names of logs, backups and groups.
-func free(st store.Store, key string) error {
+// Free returns an [ErrOptions] if a key is among the names of logs, backups and groups, such as data/1 or lock/x. What is
+// written there could destroy one. It asks only for the store's name, and sends no request.
+func Free(st store.Store, key string) error {
 	if _, own := store.As[layout.Own](st); own {
 		return nil
 	}
 	if what := layout.Owned(st.Traits().Name, key); what != "" {
-		return fmt.Errorf("%w: the key %s: the name %q belongs to logs, backups and groups, and a register there could destroy one; give the register another key, such as latest.json", ErrOptions, key, what)
+		return fmt.Errorf("%w: the key %s: the name %q belongs to logs, backups and groups, and an object there could destroy one; use another key, such as latest.json", ErrOptions, key, what)
 	}
 	return nil
 }

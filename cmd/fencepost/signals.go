@@ -14,7 +14,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/fencepost/fencepost/internal/sink"
+	"github.com/fencepost/fencepost/sink"
 )
 
 // interrupted is the cause of a context that a signal has ended.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"github.com/fencepost/fencepost/internal/sink"
+	"github.com/fencepost/fencepost/sink"
 	"strings"
 	"time"
 	"unicode"

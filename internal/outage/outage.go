@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/internal/sink"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/contact"
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.uber.org/zap"
 
-	"github.com/fencepost/fencepost/internal/sink"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 

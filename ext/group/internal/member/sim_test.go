@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"fmt"
+	"github.com/fencepost/fencepost/internal/test"
 	"os"
 	"slices"
 	"testing"
