@@ -9,18 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/register"
-	"github.com/fencepost/fencepost/rewrite"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/contact"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -111,13 +108,6 @@ func TestGreatestNumbers(t *testing.T) {
 		if err := v.Validate(); err == nil || strings.Contains(err.Error(), "-") {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	var small []manifest.File
-	for i := range 16 {
-		small = append(small, manifest.File{Key: layout.FileKey(1, uuid.NewString(), ""), Size: int64(100 + i)})
-	}
-	if got := rewrite.Choose(small, &rewrite.Options{Target: most}); len(got) != 1 {
-		t.Errorf("with the greatest Target %d rewrites are chosen", len(got))
 	}
 	if now := clock.Instant(time.Hour); now.Add(longest) < now || now.Add(-time.Minute) >= now || now.Add(time.Minute).Sub(now) != time.Minute {
 		t.Error("an instant in 300 years comes before now")

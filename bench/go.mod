@@ -2,11 +2,11 @@ module github.com/fencepost/fencepost/bench
 
 go 1.26.0
 
-replace github.com/fencepost/fencepost => ../
+replace github.com/fencepost/fencepost => ..
 
-replace github.com/fencepost/fencepost/promhooks => ../promhooks
+replace github.com/fencepost/fencepost/ext/promhooks => ../ext/promhooks
 
-replace github.com/fencepost/fencepost/kubelock => ../kubelock
+replace github.com/fencepost/fencepost/ext/kubelock => ../ext/kubelock
 
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.6
@@ -14,8 +14,8 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
 	github.com/aws/smithy-go v1.28.8
 	github.com/fencepost/fencepost v0.0.0
-	github.com/fencepost/fencepost/kubelock v0.0.0-00010101000000-000000000000
-	github.com/fencepost/fencepost/promhooks v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/kubelock v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/promhooks v0.0.0-00010101000000-000000000000
 	github.com/go-logr/logr v1.4.4
 	github.com/google/uuid v1.6.0
 	github.com/prometheus/client_golang v1.25.0
@@ -27,6 +27,8 @@ require (
 	k8s.io/client-go v0.37.2
 	k8s.io/klog/v2 v2.140.0
 )
+
+require github.com/fencepost/fencepost/ext/rewrite v0.0.0-00010101000000-000000000000 // indirect
 
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
@@ -104,3 +106,5 @@ require (
 )
 
 replace github.com/fencepost/fencepost/ext/group => ../ext/group
+
+replace github.com/fencepost/fencepost/ext/rewrite => ../ext/rewrite

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/s3stub"
-	"github.com/fencepost/fencepost/promhooks"
+	"github.com/fencepost/fencepost/ext/promhooks"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"

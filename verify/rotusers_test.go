@@ -17,15 +17,13 @@ import (
 	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
-	merge "github.com/fencepost/fencepost/rewrite"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/verify"
-	"github.com/fencepost/fencepost/writer"
 )
 
 // This file has those who use the damaged logs of TestRot besides readers, writers and
-// compactors of records: snapshots of files, followers of the table, consumers, rewriters; and
+// compactors of records: snapshots of files, followers of the table, consumers; and
 // a second store for files.
 
 // rowsOf is the content of each file of a rotten log.
@@ -116,42 +114,6 @@ func (r *rotten) checkConsumer(t *testing.T, h harm) {
 			t.Errorf("%v: committed was %d, and it is %d, %t, %v", h, consumed+1, next, known, err)
 		}
 	}
-}
-
-// checkRewrite merges the files by their offsets: an error, or all rows are there. It reports
-// whether files were merged.
-func (r *rotten) checkRewrite(t *testing.T, h harm) (merged bool) {
-	l := r.Fork(t, nil)
-	h.to(l)
-	ctx := t.Context()
-	w, err := writer.Open(ctx, l.Mem, fence.NewToken(l.Epoch+1), &writer.Options{Settle: logtest.Quick, NoCompress: true, Checkpoint: -1})
-	if err != nil {
-		return false
-	}
-	defer func() { _ = w.Close(ctx) }()
-	rd, err := reader.Open(ctx, l.Mem, &reader.Options{Settle: logtest.Quick})
-	if err != nil {
-		return false
-	}
-	rw, err := merge.New(w, rd, func(_ context.Context, out io.Writer, in []merge.Input) (uint64, map[string]string, error) {
-		for _, f := range in {
-			if _, err := io.Copy(out, io.NewSectionReader(f.Data, 0, f.Data.Size())); err != nil {
-				return 0, nil, err
-			}
-		}
-		return 0, nil, nil
-	}, &merge.Options{MinFiles: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	done, err := rw.Once(ctx)
-	if err != nil {
-		return false
-	}
-	if _, rows, err := contents(l.Mem, nil); err == nil && !bytes.Equal(rows, bytes.Repeat([]byte(rowsOf), len(r.live))) {
-		t.Errorf("%v: after a rewrite there are the rows %q", h, rows)
-	}
-	return len(done) > 0
 }
 
 // TestRotApart is TestRot for a second store: each damage to a live file or to the mark is found by

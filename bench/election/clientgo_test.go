@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/kubelock"
+	"github.com/fencepost/fencepost/ext/kubelock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )

@@ -21,7 +21,7 @@ const (
 	files    = 4
 )
 
-// took is what an arm answers: see examples/kafka-lake/speed_test.go.
+// took is what an arm answers: see ext/delta/examples/kafka-lake/speed_test.go.
 type took struct {
 	Seconds   float64 `json:"seconds"`
 	Processor float64 `json:"processor"`
@@ -86,7 +86,7 @@ func (a *arm) turn(t *testing.T) (k took) {
 // kafka copies messages to Parquet files, beside the same rows from memory.
 func kafka(t *testing.T) []result.Row {
 	program := filepath.Join(t.TempDir(), "kafka-lake.test")
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-C", "../../examples/kafka-lake", "-c", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-C", "../../ext/delta/examples/kafka-lake", "-c", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	rows := kafkaRows(turns(t, program, true))

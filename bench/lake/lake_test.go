@@ -27,7 +27,7 @@ const title = "Tables: what a commit, a publisher and Kafka cost"
 const text = "Requests are counted by tests of package delta; each commit is one file. The publisher with 100,000 files begins with nothing, in memory. Ten publishers run in virtual time, with requests of up to 56 ms.\n\n" +
 	"Kafka: 2,000,000 messages of a key of 14 bytes and 100 bytes of JSON become four files, one for each partition. The JSON has random numbers. The producer has Kafka's defaults: it does not compress, and a batch has up to 16 KiB. " +
 	"Each arm is a process with one core (GOMAXPROCS=1); the arms take turns. `Parquet alone` has the messages in memory, makes the same rows of them, writes these with parquet-go, and syncs each file. `delta.Writer` has them in memory too, and commits each file. " +
-	"`Kafka → Parquet` is a worker of examples/kafka-lake that owns all partitions. It reads a Kafka of franz-go (kfake, a process of its own on the other core), writes through `delta.Writer` to a directory, and commits each file with its offset. Its time begins before it asks Kafka for the topic, and ends when all is committed. " +
+	"`Kafka → Parquet` is a worker of ext/delta/examples/kafka-lake that owns all partitions. It reads a Kafka of franz-go (kfake, a process of its own on the other core), writes through `delta.Writer` to a directory, and commits each file with its offset. Its time begins before it asks Kafka for the topic, and ends when all is committed. " +
 	"`write_deltalake` appends the same rows, which are in Arrow's memory. It does not sync its files. All have Zstandard at level 3, and parquet-go's and delta-rs's other defaults. " +
 	"`Messages that count up` are those of the example's story, of 88 bytes. They compress better, so that Parquet takes less time, and Kafka the same: the share is lower. " +
 	"A value is the median of the rounds; brackets have the range.\n\n" +
@@ -92,7 +92,7 @@ func TestLake(t *testing.T) {
 // versions are those of the libraries that write and read Parquet.
 func versions(t *testing.T) (v []string) {
 	for file, names := range map[string][]string{
-		"../../examples/kafka-lake/go.mod":           {"github.com/parquet-go/parquet-go", "github.com/twmb/franz-go", "github.com/klauspost/compress"},
+		"../../ext/delta/examples/kafka-lake/go.mod":           {"github.com/parquet-go/parquet-go", "github.com/twmb/franz-go", "github.com/klauspost/compress"},
 		"../../integration/engines/requirements.txt": {"deltalake"},
 	} {
 		b, err := os.ReadFile(filepath.FromSlash(file))

@@ -4,8 +4,8 @@ go 1.26.0
 
 replace (
 	github.com/fencepost/fencepost => ../..
-	github.com/fencepost/fencepost/delta => ../../delta
-	github.com/fencepost/fencepost/promhooks => ../../promhooks
+	github.com/fencepost/fencepost/ext/delta => ../../ext/delta
+	github.com/fencepost/fencepost/ext/promhooks => ../../ext/promhooks
 	github.com/fencepost/fencepost/store/azurestore => ../../store/azurestore
 	github.com/fencepost/fencepost/store/gcsstore => ../../store/gcsstore
 )
@@ -13,8 +13,8 @@ replace (
 require (
 	github.com/dustin/go-humanize v1.1.0
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
-	github.com/fencepost/fencepost/delta v0.0.0-00010101000000-000000000000
-	github.com/fencepost/fencepost/promhooks v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/delta v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/promhooks v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/store/azurestore v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/store/gcsstore v0.0.0-00010101000000-000000000000
 	github.com/google/uuid v1.6.0
@@ -31,7 +31,10 @@ require (
 	golang.org/x/term v0.47.0
 )
 
-require go.opentelemetry.io/otel/log v1.47.0 // indirect
+require (
+	github.com/fencepost/fencepost/ext/rewrite v0.0.0-00010101000000-000000000000 // indirect
+	go.opentelemetry.io/otel/log v1.47.0 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect
@@ -80,7 +83,7 @@ require (
 	github.com/envoyproxy/protoc-gen-validate v1.3.3 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/fencepost/fencepost/ext/group v0.0.0-00010101000000-000000000000
-	github.com/fencepost/fencepost/promhooks/deltahooks v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/promhooks/deltahooks v0.0.0-00010101000000-000000000000
 	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
@@ -133,6 +136,8 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/fencepost/fencepost/promhooks/deltahooks => ../../promhooks/deltahooks
+replace github.com/fencepost/fencepost/ext/promhooks/deltahooks => ../../ext/promhooks/deltahooks
 
 replace github.com/fencepost/fencepost/ext/group => ../../ext/group
+
+replace github.com/fencepost/fencepost/ext/rewrite => ../../ext/rewrite

@@ -17,7 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/promhooks"
+	"github.com/fencepost/fencepost/ext/promhooks"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
 )

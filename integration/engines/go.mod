@@ -4,12 +4,12 @@ go 1.26.0
 
 replace (
 	github.com/fencepost/fencepost => ../..
-	github.com/fencepost/fencepost/delta => ../../delta
+	github.com/fencepost/fencepost/ext/delta => ../../ext/delta
 )
 
 require (
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
-	github.com/fencepost/fencepost/delta v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/delta v0.0.0-00010101000000-000000000000
 )
 
 require (

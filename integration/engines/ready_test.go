@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/ext/delta"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/writer"
 )

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/ext/delta"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/writer"
 )

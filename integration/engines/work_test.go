@@ -20,7 +20,7 @@ import (
 
 	_ "github.com/fencepost/fencepost" // the drivers
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/ext/delta"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/manifest"

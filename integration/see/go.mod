@@ -8,6 +8,7 @@ require (
 	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
 	github.com/chromedp/chromedp v0.14.2
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/rewrite v0.0.0-00010101000000-000000000000
 	github.com/parquet-go/parquet-go v0.32.0
 )
 
@@ -49,7 +50,7 @@ require (
 	github.com/aws/smithy-go v1.28.8 // indirect
 	github.com/chromedp/sysutil v1.1.0 // indirect
 	github.com/fencepost/fencepost/ext/group v0.0.0-00010101000000-000000000000
-	github.com/fencepost/fencepost/promhooks v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/promhooks v0.0.0-00010101000000-000000000000
 	github.com/go-json-experiment/json v0.0.0-20250725192818-e39067aee2d2 // indirect
 	github.com/gobwas/httphead v0.1.0 // indirect
 	github.com/gobwas/pool v0.2.1 // indirect
@@ -63,6 +64,8 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 )
 
-replace github.com/fencepost/fencepost/promhooks => ../../promhooks
+replace github.com/fencepost/fencepost/ext/promhooks => ../../ext/promhooks
 
 replace github.com/fencepost/fencepost/ext/group => ../../ext/group
+
+replace github.com/fencepost/fencepost/ext/rewrite => ../../ext/rewrite

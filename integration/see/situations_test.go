@@ -26,9 +26,9 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/promhooks"
+	"github.com/fencepost/fencepost/ext/promhooks"
 	"github.com/fencepost/fencepost/reader"
-	"github.com/fencepost/fencepost/rewrite"
+	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
 )

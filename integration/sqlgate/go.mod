@@ -6,6 +6,7 @@ replace github.com/fencepost/fencepost => ../..
 
 require (
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/gates v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.12.0
 	modernc.org/sqlite v1.62.0
 )
@@ -28,3 +29,5 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
+
+replace github.com/fencepost/fencepost/ext/gates => ../../ext/gates

@@ -21,7 +21,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/fence/sqlgate"
+	"github.com/fencepost/fencepost/ext/gates/sqlgate"
 )
 
 // postgres is where the test's own server listens; "" if there is none.

@@ -40,9 +40,7 @@ var rooms = []room{
 	{pkg: "clock"},
 	{pkg: "zaptoslog"}, // it imports no package of the project
 	{pkg: "fence"},
-	{pkg: "sink", may: []string{"clock"}},  // what all log through
-	{pkg: "fence/sqlgate", may: []string{"fence"}},  // it and httpgate talk to places that are no stores
-	{pkg: "fence/httpgate", may: []string{"fence"}}, // by what the standard library has
+	{pkg: "sink", may: []string{"clock"}}, // what all log through
 	{pkg: "internal/layout", may: []string{"fence"}},
 	{pkg: "store/document", may: []string{"fence", "internal/layout"}}, // checked JSON objects of any store
 	{pkg: "internal/frame", may: []string{"fence", "internal/layout"}},
@@ -92,13 +90,6 @@ var rooms = []room{
 	},
 	{pkg: "verify", may: []string{"clock", "fence", "store", "register", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
 
-	// The jobs of a table work with both.
-	{pkg: "rewrite", may: []string{"clock", "sink", "manifest", "reader", "writer"}},
-
-	// Tables for other engines are published from what a reader sees. Delta links Parquet, so it
-	// is a module of its own.
-	{pkg: "delta", may: []string{"clock", "sink", "fence", "store", "manifest", "reader", "writer"}},
-
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
 
@@ -106,14 +97,11 @@ var rooms = []room{
 	// internal to an extension knows even less.
 	{pkg: "ext/group/internal/assign", may: []string{"fence"}},
 	{pkg: "ext/group/internal/member", may: []string{"clock", "fence", "store", "ext/group/internal/assign"}}, // it names versions of the store and sends no request
-	{pkg: "ext/group", may: []string{"clock", "fence", "store", "store/probe", "store/contact", "store/document", "manifest", "writer", "compactor", "verify", "zaptoslog", "ext/group/internal/assign", "ext/group/internal/member"}},
+	{pkg: "ext/group", may: []string{"clock", "fence", "store", "store/probe", "store/contact", "store/document", "manifest", "writer", "compactor", "verify", "zaptoslog", "sink", "ext/group/internal/assign", "ext/group/internal/member"}},
 	{pkg: "ext/group/grouptest", may: []string{"clock", "store", "store/...", "ext/group"}}, // test gear
+	{pkg: "ext/delta/examples/...", may: []string{anything}},
 	{pkg: "ext/...", may: []string{public, "ext/..."}},
 
-	{pkg: "promhooks", may: []string{"clock", "store", "leader", "ext/group", "writer", "reader", "compactor", "rewrite", "verify"}},
-	{pkg: "promhooks/deltahooks", may: []string{"clock", "delta"}}, // a module of its own: promhooks must not link Parquet
-	{pkg: "otelhooks", may: []string{"clock", "fence", "leader", "writer", "compactor"}},
-	{pkg: "otelhooks/deltahooks", may: []string{"clock", "delta"}}, // likewise
 	{pkg: "internal/test"}, // how much tests try
 	{pkg: "internal/test/...", may: []string{anything}},
 	{pkg: "cmd/...", may: []string{anything}},

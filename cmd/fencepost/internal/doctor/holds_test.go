@@ -9,7 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/ext/delta"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/logtest"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/ext/delta"
 	"github.com/fencepost/fencepost/store"
 )
 

@@ -1,0 +1,172 @@
+package httpgate_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/ext/gates/httpgate"
+)
+
+// A service keeps one value. A zombie's request for it is refused.
+func Example() {
+	var value string
+	service := httptest.NewServer(httpgate.Handler(new(fence.Gate), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		value = fmt.Sprintf("%s, of epoch %d", b, httpgate.Epoch(r.Context()))
+	})))
+	defer service.Close()
+	send := func(epoch uint64, text string) error { // the token is that of an election
+		client := &http.Client{Transport: httpgate.Transport(fence.NewToken(epoch), nil)}
+		answer, err := client.Post(service.URL, "text/plain", strings.NewReader(text))
+		if err != nil {
+			return err
+		}
+		return answer.Body.Close()
+	}
+	fmt.Println(send(1, "one"))
+	fmt.Println(send(2, "two"))
+	fmt.Println(errors.Is(send(1, "one again"), fence.ErrFenced))
+	fmt.Println(value)
+	// Output:
+	// <nil>
+	// <nil>
+	// true
+	// two, of epoch 2
+}
+
+func TestHandler(t *testing.T) {
+	gate := fence.NewGate(5)
+	h := httpgate.Handler(gate, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, httpgate.Epoch(r.Context()))
+	}))
+	for _, c := range []struct {
+		method string
+		epochs []string
+		status int
+		says   string
+	}{
+		{"GET", nil, 200, "0"},
+		{"HEAD", nil, 200, ""},
+		{"POST", nil, 428, httpgate.Header},
+		{"PUT", []string{"x"}, 400, "from 1 on"},
+		{"PUT", []string{"0"}, 400, "from 1 on"},
+		{"PUT", []string{"-1"}, 400, "from 1 on"},
+		{"PUT", []string{"6", "7"}, 400, "one number"},
+		{"PUT", []string{"4"}, 412, "5"},
+		{"GET", []string{"4"}, 412, "5"},
+		{"PUT", []string{"5"}, 200, "5"},
+		{"PUT", []string{"18446744073709551615"}, 200, "18446744073709551615"},
+		{"PUT", []string{"6"}, 412, "18446744073709551615"},
+	} {
+		r := httptest.NewRequest(c.method, "/", nil)
+		for _, e := range c.epochs {
+			r.Header.Add(httpgate.Header, e)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s %q: %d %q", c.method, c.epochs, w.Code, w.Body)
+		}
+		if (c.status == 412) != (w.Header().Get(httpgate.FencedBy) != "") {
+			t.Errorf("%s %q: fenced by %q", c.method, c.epochs, w.Header().Get(httpgate.FencedBy))
+		}
+	}
+}
+
+// A script sends requests with curl: docs/exec.md has the command.
+func TestCurl(t *testing.T) {
+	page, err := os.ReadFile("../../docs/exec.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^curl .*$`).FindString(string(page))
+	var got string
+	service := httptest.NewServer(httpgate.Handler(new(fence.Gate), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got += fmt.Sprintf("%s of epoch %d, ", b, httpgate.Epoch(r.Context()))
+	})))
+	defer service.Close()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "report.csv"), []byte("a,b"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line = regexp.MustCompile(`'https://.*'`).ReplaceAllLiteralString(line, service.URL)
+	for _, c := range []struct {
+		epoch  string
+		status int
+	}{{"2", 0}, {"2", 0}, {"1", 22}, {"3", 0}} {
+		cmd := exec.Command("bash", "-c", line)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "FENCEPOST_EPOCH="+c.epoch)
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != c.status {
+			t.Errorf("%s\nepoch %s: %v, want status %d: %s", line, c.epoch, cmd.ProcessState, c.status, out)
+		}
+	}
+	if want := "a,b of epoch 2, a,b of epoch 2, a,b of epoch 3, "; got != want {
+		t.Errorf("the service got %q, want %q", got, want)
+	}
+}
+
+// While a request of epoch 1 is being served, one of epoch 2 waits.
+func TestInside(t *testing.T) {
+	began, end := make(chan struct{}), make(chan struct{})
+	var order []string
+	h := httpgate.Handler(new(fence.Gate), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if httpgate.Epoch(r.Context()) == 1 {
+			close(began)
+			<-end
+		}
+		order = append(order, httpgate.Epoch(r.Context()).String())
+	}))
+	serve := func(epoch string, done chan<- struct{}) {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set(httpgate.Header, epoch)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		close(done)
+	}
+	one, two := make(chan struct{}), make(chan struct{})
+	go serve("1", one)
+	<-began
+	go serve("2", two)
+	for range 100 { // epoch 2 would be served meanwhile, if it did not wait
+		select {
+		case <-two:
+			t.Fatal("epoch 2 was served while epoch 1 was")
+		default:
+		}
+		runtime.Gosched()
+	}
+	close(end)
+	<-one
+	<-two
+	if got := strings.Join(order, " "); got != "1 2" {
+		t.Errorf("order %s", got)
+	}
+}
+
+// A 412 of the service itself is no fencing.
+func TestTransportLeavesOther412(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(httpgate.Header) != "9" {
+			t.Errorf("epoch %q", r.Header.Get(httpgate.Header))
+		}
+		w.WriteHeader(http.StatusPreconditionFailed)
+	}))
+	defer s.Close()
+	answer, err := (&http.Client{Transport: httpgate.Transport(fence.NewToken(9), nil)}).Get(s.URL)
+	if err != nil || answer.StatusCode != http.StatusPreconditionFailed {
+		t.Errorf("%v, %v", answer, err)
+	}
+	_ = answer.Body.Close()
+}
