@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"

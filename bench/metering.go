@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencepost/fencepost/bench/result"
+	"github.com/fencepost/fencepost/ext/promhooks"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/s3stub"
-	"github.com/fencepost/fencepost/ext/promhooks"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"

@@ -28,7 +28,7 @@ func TestNamesOfLogs(t *testing.T) {
 		slot: f, "orders/" + slot: f, layout.FormatNumber(2): within, "lock": f, "lock/" + layout.FormatNumber(9) + ".json": f, "consumer/billing.json": f, "format.json": f,
 		"tmp/x": f, "group/group.json": f, "orders/partition/000001/" + slot: f, "backup.json": f,
 	} {
-		fixture.WantErr(t, second(register.Open(t.Context(), st, key, fence.NewToken(1), nil)), register.ErrOptions, "give the register another key")
+		fixture.WantErr(t, second(register.Open(t.Context(), st, key, fence.NewToken(1), nil)), register.ErrOptions, "use another key")
 		fixture.WantErr(t, second(register.Take(t.Context(), st, key, nil)), register.ErrOptions, key)
 	}
 	if n := f.Counts().Of("", ""); n != 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
-	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 )
 

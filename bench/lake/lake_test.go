@@ -92,7 +92,7 @@ func TestLake(t *testing.T) {
 // versions are those of the libraries that write and read Parquet.
 func versions(t *testing.T) (v []string) {
 	for file, names := range map[string][]string{
-		"../../ext/delta/examples/kafka-lake/go.mod":           {"github.com/parquet-go/parquet-go", "github.com/twmb/franz-go", "github.com/klauspost/compress"},
+		"../../ext/delta/examples/kafka-lake/go.mod": {"github.com/parquet-go/parquet-go", "github.com/twmb/franz-go", "github.com/klauspost/compress"},
 		"../../integration/engines/requirements.txt": {"deltalake"},
 	} {
 		b, err := os.ReadFile(filepath.FromSlash(file))

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/ext/group"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/ext/promhooks"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
 )

@@ -95,9 +95,3 @@ func TestWatchingMakesNoDirectory(t *testing.T) {
 		t.Error(url)
 	}
 }
-
-func inProcessOn(t *testing.T, open func(context.Context, string) (store.Store, error), args ...string) result {
-	var out, errs buffer
-	status := (&app{out: &out, err: &errs, open: open}).run(t.Context(), args)
-	return result{status, out.String(), errs.String()}
-}

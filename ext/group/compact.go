@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/fencepost/fencepost/sink"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 )
 

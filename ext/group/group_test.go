@@ -3,12 +3,12 @@ package group_test
 import (
 	"errors"
 	"fmt"
-	"github.com/fencepost/fencepost/internal/test"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 

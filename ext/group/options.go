@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"github.com/fencepost/fencepost/sink"
 	"strings"
 	"time"
 	"unicode"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/group/internal/assign"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 )

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"github.com/fencepost/fencepost/internal/test"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/internal/test/logtest"
 )

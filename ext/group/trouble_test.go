@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/fencepost/fencepost/internal/test"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // A partition whose work fails everywhere is tried by three owners, reported, and left.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/ext/kubelock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 

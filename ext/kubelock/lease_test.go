@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/ext/kubelock"
+	"github.com/fencepost/fencepost/fence"
 )
 
 // server is client-go's fake clientset for the API group of Leases. The whole fake clientset would

@@ -12,8 +12,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/ext/kubelock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/faultstore"

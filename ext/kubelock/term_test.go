@@ -8,8 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/ext/kubelock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store/faultstore"
 )

@@ -16,9 +16,9 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/ext/otelhooks"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
-	"github.com/fencepost/fencepost/ext/otelhooks"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )

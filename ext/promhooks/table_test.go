@@ -13,8 +13,8 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/ext/group"
-	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/ext/promhooks"
+	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/internal/test/logtest"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/ext/promhooks"
 	"github.com/fencepost/fencepost/ext/rewrite"
+	"github.com/fencepost/fencepost/internal/test/logtest"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/verify"
 )
 

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
-	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/sink"
 )
 
 // Options of [New]. The zero value works, and so does nil.

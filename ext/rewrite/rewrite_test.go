@@ -16,13 +16,13 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
-	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )

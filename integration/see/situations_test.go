@@ -22,13 +22,13 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/ext/promhooks"
+	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/ext/promhooks"
 	"github.com/fencepost/fencepost/reader"
-	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
 )

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/ext/gates/sqlgate"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/memstore"
 )

@@ -20,8 +20,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/ext/gates/sqlgate"
+	"github.com/fencepost/fencepost/fence"
 )
 
 // postgres is where the test's own server listens; "" if there is none.

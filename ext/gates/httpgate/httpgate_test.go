@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/ext/gates/httpgate"
+	"github.com/fencepost/fencepost/fence"
 )
 
 // A service keeps one value. A zombie's request for it is refused.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/ext/gates/sqlgate"
+	"github.com/fencepost/fencepost/fence"
 )
 
 // table is a database that knows the four statements of a gate, and no rollback. The module in

@@ -12,8 +12,8 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/delta"
-	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/ext/otelhooks/deltahooks"
+	"github.com/fencepost/fencepost/internal/test/logtest"
 )
 
 func newTracer() (*deltahooks.Tracer, *tracetest.SpanRecorder) {

@@ -16,9 +16,9 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/delta"
+	"github.com/fencepost/fencepost/ext/promhooks/deltahooks"
 	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/ext/promhooks/deltahooks"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
-	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )

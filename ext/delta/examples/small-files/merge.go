@@ -8,8 +8,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/ext/rewrite"
+	"github.com/fencepost/fencepost/reader"
 )
 
 // readBuffer is how much of a column is fetched at once. Each read of a file in an object

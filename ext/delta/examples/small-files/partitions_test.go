@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/ext/delta"
+	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/reader"
-	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"

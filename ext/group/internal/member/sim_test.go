@@ -2,7 +2,6 @@ package member_test
 
 import (
 	"fmt"
-	"github.com/fencepost/fencepost/internal/test"
 	"os"
 	"slices"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/ext/group/internal/assign"
 	"github.com/fencepost/fencepost/ext/group/internal/member"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // balanced fails the test unless every partition is worked on by a live process, shares are fair, and

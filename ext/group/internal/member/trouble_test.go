@@ -2,12 +2,12 @@ package member_test
 
 import (
 	"fmt"
-	"github.com/fencepost/fencepost/internal/test"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/ext/group/internal/assign"
 	"github.com/fencepost/fencepost/ext/group/internal/member"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // watchTries counts who works on a partition from now on, and how often.
