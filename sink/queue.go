@@ -1,9 +1,10 @@
 package sink
 
 import (
-	"fmt"
 	"sync"
 	"time"
+
+	"go.uber.org/zap/zapcore"
 
 	"github.com/fencepost/fencepost/clock"
 )
@@ -11,9 +12,10 @@ import (
 const (
 	// most lines wait. Later ones are lost, and counted.
 	most = 1000
-	// patience is how long a call waits for its line: so a line that is written at once stands before what the caller does
-	// next. Once that was in vain, no call waits until the queue is empty again.
+	// patience is how long calls wait for their lines, in each span: so a line that is written at once stands before what the
+	// caller does next, and a sink that is always slow costs a hundredth of the time.
 	patience = 100 * time.Millisecond
+	span     = 10 * time.Second
 )
 
 // Queue writes lines in their order, beside the work. If they cannot be written it loses them, and says later how many.
@@ -24,43 +26,69 @@ type Queue struct {
 
 	mu      sync.Mutex
 	waiting []line
-	idle    chan struct{} // closed when the goroutine that writes ends; nil: there is none
-	stalled bool          // a call has waited in vain since the queue was empty
+	idle    chan struct{} // closed when nothing is left to write; nil: nothing is
+	begun   clock.Instant // when this span began
+	waited  time.Duration // for lines, in this span
 	lost    int
+	worst   zapcore.Level // the highest of what is lost
+	said    zapcore.Level // that of the loss which Lost says; the writing goroutine's
 }
 
 type line struct {
 	lines int
+	level zapcore.Level
 	write func() error
 	done  chan struct{}
 }
 
-// Do has write called, which writes so many lines. It waits for that for 100 ms at most.
-func (q *Queue) Do(lines int, write func() error) {
+// Do has write called, which writes so many lines. It waits for that, but calls wait for no longer than 100 ms in 10 s.
+func (q *Queue) Do(lines int, write func() error) { q.do(lines, zapcore.InfoLevel, write) }
+
+func (q *Queue) do(lines int, level zapcore.Level, write func() error) {
+	l := line{lines, level, write, make(chan struct{})}
 	q.mu.Lock()
 	if len(q.waiting) == most {
-		q.lost += lines
+		q.lose(l)
 		q.mu.Unlock()
 		return
 	}
-	l := line{lines, write, make(chan struct{})}
 	q.waiting = append(q.waiting, l)
 	if q.idle == nil {
 		q.idle = make(chan struct{})
 		go q.drain()
 	}
-	stalled := q.stalled
+	now := clock.Go().Now()
+	if d := now.Sub(q.begun); d >= span || d < 0 { // a bubble of synctest has a time of its own
+		q.begun, q.waited = now, 0
+	}
+	left := patience - q.waited
 	q.mu.Unlock()
 	// guard:log-beside. Work never waits for a line of its log for longer than a moment. Without this: a leader's standard
 	// error is a pipe that nobody reads; it writes a line and blocks; it does no work, and its heartbeats or its signal
 	// handler go on in another goroutine, so no candidate takes over.
 	//
-	//mutant:replace !wait(l.done, patience) => !wait(l.done, 24*time.Hour)
-	if !stalled && !wait(l.done, patience) {
+	//mutant:replace wait(l.done, left) => wait(l.done, 24*time.Hour)
+	if left > 0 {
+		wait(l.done, left)
 		q.mu.Lock()
-		q.stalled = q.idle != nil
+		q.waited += clock.Go().Now().Sub(now)
 		q.mu.Unlock()
 	}
+}
+
+// lose counts a line that is not written. The caller holds the lock.
+func (q *Queue) lose(l line) {
+	if q.lost == 0 || l.level > q.worst {
+		q.worst = l.level
+	}
+	q.lost += l.lines
+}
+
+// busy reports whether a line waits or is being written.
+func (q *Queue) busy() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.idle != nil
 }
 
 // Wait waits until all lines are written, for at most d.
@@ -73,53 +101,66 @@ func (q *Queue) Wait(d time.Duration) {
 	}
 }
 
-// wait reports whether done is closed within d. The time is the machine's: what blocks is not part of any simulation.
-func wait(done <-chan struct{}, d time.Duration) bool {
+// wait waits until done is closed, for at most d. The time is the machine's: what blocks is not part of any simulation.
+func wait(done <-chan struct{}, d time.Duration) {
 	late := make(chan struct{})
 	defer clock.Go().AfterFunc(d, func() { close(late) }).Stop()
 	select {
 	case <-done:
-		return true
 	case <-late:
-		return false
 	}
 }
 
 // drain writes until no line waits.
 func (q *Queue) drain() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	works := false // the last line was written
-	for {
-		var l line
-		switch {
-		case len(q.waiting) > 0:
-			l, q.waiting = q.waiting[0], q.waiting[1:]
-		case q.lost > 0 && works:
-			lost := q.lost
-			l, q.lost = line{lost, func() error { return q.Lost(lost) }, make(chan struct{})}, 0
-		default:
-			q.waiting, q.stalled = nil, false
-			close(q.idle)
-			q.idle = nil
-			return
-		}
-		q.mu.Unlock()
-		err := attempt(l.write)
-		close(l.done)
-		q.mu.Lock()
-		if works = err == nil; !works {
-			q.lost += l.lines
-		}
-	}
-}
-
-// attempt calls write. One that panics fails: who logs is not to die of that.
-func attempt(write func() error) (err error) {
+	finished := false
 	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("sink: panic: %v", r)
+		if !finished { // a write ended the goroutine: runtime.Goexit, as a test's FailNow does
+			go q.drain()
 		}
 	}()
-	return write()
+	works := false // the last line was written
+	for {
+		l, ok := q.next(works)
+		if !ok {
+			break
+		}
+		works = q.attempt(l)
+	}
+	finished = true
+}
+
+// next takes a line out of the queue: one that says what is lost if there is no other, and the sink works.
+func (q *Queue) next(works bool) (line, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case len(q.waiting) > 0:
+		l := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		return l, true
+	case q.lost > 0 && works:
+		lost := q.lost
+		q.lost, q.said = 0, q.worst
+		return line{lost, q.said, func() error { return q.Lost(lost) }, make(chan struct{})}, true
+	}
+	q.waiting = nil
+	close(q.idle)
+	q.idle = nil
+	return line{}, false
+}
+
+// attempt reports whether a line is written. One whose write panics, or ends the goroutine, is lost: who logs is not to die
+// of that.
+func (q *Queue) attempt(l line) (written bool) {
+	defer func() {
+		_ = recover()
+		close(l.done)
+		if !written {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.lose(l)
+		}
+	}()
+	return l.write() == nil
 }
