@@ -26,6 +26,23 @@ import (
 //
 // The root is opened once. Every other path is resolved below its descriptor, without any
 // link. A call that changes something gets the descriptor of the directory, and a name in it.
+//
+// # One directory at a path
+//
+// Processes meet at a path. If the directory is moved and another one is put there, a Store that
+// stays with the old one, and one that opens the new one, do not see each other:
+//
+//	A    leads
+//	     mv log log.old; cp -a log.old log
+//	B    finds A's lock in log, never renewed, and leads
+//	A    renews its lock in log.old, and leads, too
+//
+// So a Store asks at each request whether the path still leads to its directory: see checkRoot. A write
+// asks twice. Before its effect: what was moved away may be somebody's backup. And before it is
+// acknowledged, since the directory may be moved between the first check and the effect. What was
+// acknowledged was at the path afterwards, so a copy that was made after the move has it. A lock that
+// was renewed just before the move is valid no longer than it would be anyway, since the holder counts from the
+// time of its request. The next renewal fails.
 
 // dir is an open directory: the root, or one below it.
 type dir struct {
@@ -146,11 +163,28 @@ func (s *Store) openDir(rel string, flag int) (*dir, error) {
 	return &dir{fd: fd, path: s.at(rel)}, nil
 }
 
-// gone reports whether the root was deleted.
-func (s *Store) gone() bool {
-	defer runtime.KeepAlive(s)
-	e, err := statAt(int(s.top.Fd()), ".")
-	return errors.Is(err, fs.ErrNotExist) || err == nil && e.links == 0
+// errMoved: the path of the root leads to another directory, or to none.
+var errMoved = errors.New("dirstore: the directory was moved or replaced")
+
+// checkRoot is errMoved if the path that Open got does not lead to the directory that Open found. The
+// path may lead there through links, and other ones than before. The number of the directory is not
+// used again, since it is open.
+func (s *Store) checkRoot() error {
+	var st unix.Stat_t
+	err := again(func() error { return unix.Stat(s.asked, &st) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist), isNotDir(err), errors.Is(err, unix.ELOOP):
+		return errMoved
+	case err != nil:
+		return pathError("stat", s.asked, err)
+	}
+	// guard:same-root. The path of the root leads to the directory that was opened.
+	// Without this check: A leads. Somebody moves the directory of the log, and puts a copy there. B finds
+	// A's lock in the copy, where nobody renews it, and leads. A goes on in the moved directory.
+	if !entryOf(&st).same(s.is) {
+		return errMoved
+	}
+	return nil
 }
 
 // entry is what a directory has under a name.

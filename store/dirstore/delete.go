@@ -32,66 +32,79 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	}
 	defer list.Close()
 	var dirs []string // each once, in order
-	seen := map[string]bool{}
+	emptied := map[string]bool{}
 	for i, key := range keys {
 		if ctx.Err() != nil {
 			return cancelled(ctx, "delete", key)
 		}
-		if err := s.deleteOne(ctx, list, key, rels[i]); err != nil {
+		deleted, err := s.deleteOne(ctx, list, key, rels[i])
+		if err != nil {
 			if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 				return cancelled(ctx, "delete", key)
 			}
 			return s.failure("delete", key, err)
 		}
 		// Even for a missing key: the process that deleted it may not have synced yet.
-		if dir := path.Dir(rels[i]); !seen[dir] {
-			seen[dir] = true
+		dir := path.Dir(rels[i])
+		if _, seen := emptied[dir]; !seen {
 			dirs = append(dirs, dir)
 		}
+		emptied[dir] = emptied[dir] || deleted
 	}
 	for _, dir := range dirs {
 		if err := s.persist(dir); err != nil && !isNotDir(err) {
 			return s.failure("delete", keys[0], err)
 		}
-		s.prune(dir)
+		if emptied[dir] { // else the directory may be somebody else's
+			s.prune(dir)
+		}
+	}
+	if err := s.checkRoot(); err != nil {
+		return s.failure("delete", keys[0], err)
 	}
 	return nil
 }
 
 // deleteOne unlinks one object. It holds the key's lock, so that no swap of the key brings
 // it back, and the list lock, so that a listing sees what was created before the delete
-// (see [Store.List]).
-func (s *Store) deleteOne(ctx context.Context, list *lockFile, key, rel string) error {
+// (see [Store.List]). It reports whether there was one.
+func (s *Store) deleteOne(ctx context.Context, list *lockFile, key, rel string) (bool, error) {
 	p, err := s.place(rel)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer p.close()
 	if e, err := p.stat(); err != nil || e == nil {
-		return err
+		return false, err
 	}
 	lock, err := s.makeLock(keyLock(key))
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer lock.Close()
 	// Both or none: a delete that waits for a stopped lister must not block swaps.
 	unlock, err := s.lockAll(ctx, lock, list)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unlock()
 	if err := s.announce(list); err != nil {
-		return err
+		return false, err
 	}
 	e, err := p.stat()
 	if err != nil || e == nil {
-		return err
+		return false, err
 	}
-	if err := s.calls.unlink(p.dir, p.base); !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if err := s.checkRoot(); err != nil {
+		return false, err
 	}
-	return nil
+	if err := s.calls.unlink(p.dir, p.base); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return false, err
+	}
+	return true, nil
 }
 
 // prune removes empty directories, from dir upwards, but never the root. The kernel refuses

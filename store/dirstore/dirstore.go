@@ -23,8 +23,10 @@ import (
 // Store keeps objects in a directory. It is safe for concurrent use. Any number of Stores,
 // in any number of processes, may work on one directory.
 type Store struct {
-	root  string   // for errors; see top
+	asked string   // the root as Open got it, made absolute
+	root  string   // the same without links, for errors; see top
 	top   *os.File // the root
+	is    *entry   // which directory that is
 	walks bool     // see Store.open
 	clock clock.Clock
 	calls calls
@@ -56,7 +58,7 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 	if err != nil {
 		return nil, &store.Error{Op: "open", Key: dir, Err: err}
 	}
-	s := &Store{root: root, walks: calls.walk || !canOpenBeneath(), clock: o.Clock, calls: calls}
+	s := &Store{asked: root, root: root, walks: calls.walk || !canOpenBeneath(), clock: o.Clock, calls: calls}
 	info, err := os.Stat(root)
 	switch {
 	case err == nil && !info.IsDir(), isNotDir(err):
@@ -73,6 +75,9 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 	if err == nil { // else errors name the one that was asked for
 		s.root = root
 		s.top, err = s.calls.openRoot(root)
+	}
+	if err == nil {
+		s.is, err = statOf(int(s.top.Fd()))
 	}
 	if err == nil {
 		s.renameMoves, err = renameMoves(s.top)
@@ -148,6 +153,9 @@ func (s *Store) prepare() error {
 	if s.prepared.Load() {
 		return nil
 	}
+	if err := s.checkRoot(); err != nil {
+		return err
+	}
 	for _, rel := range reservedDirs {
 		d, err := s.openDir(path.Dir(rel), searchOnly)
 		if err != nil {
@@ -184,6 +192,12 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 		return nil, cancelled(ctx, "get", key)
 	}
 	f, err := s.openFile(rel)
+	if moved := s.checkRoot(); moved != nil { // also what is not there decides
+		if err == nil {
+			_ = f.Close()
+		}
+		return nil, s.failure("get", key, moved)
+	}
 	if err != nil {
 		if isNotDir(err) || !errors.Is(err, fs.ErrNotExist) && s.isOther(rel, err) {
 			err = fs.ErrNotExist // a link, a socket, or below an object

@@ -37,8 +37,12 @@
 //     another's directory ("a" and "a/b"): [store.ErrInvalid].
 //   - No symbolic link below the root is followed. A link where a directory of the
 //     store should be is [store.ErrInvalid]. Hard links and mounts are not told apart.
-//   - A Store stays with the directory that it opened, also if that is renamed. If it is
-//     deleted and made again, open the store again.
+//   - A Store does not follow its directory, nor change to another one. If the path that it was
+//     opened with leads to another directory, or to none, each request fails with
+//     [store.ErrNoBucket]: the directory was moved, deleted, or mounted over, or a link
+//     to it was switched. Open the store again. A write that the move overtakes is
+//     [store.ErrUnknown]. A directory that is copied and then put in the place of the first lacks what was
+//     acknowledged in between: stop all writers, or move first and copy then.
 //   - Symbolic links, directories, devices and files whose names are no valid
 //     keys are not objects: not listed, not read, not deleted.
 //   - A deleted key can come back after a crash, unless Delete has returned.

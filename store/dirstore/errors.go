@@ -27,12 +27,13 @@ func (s *Store) failure(op, key string, err error) error {
 	e := &store.Error{Op: op, Key: key, Err: err}
 	link := (*linkError)(nil)
 	switch {
+	case s.top == nil && errors.Is(err, fs.ErrNotExist), s.isMoved(err):
+		e.Kind, e.Err = store.ErrNoBucket, nil
+		e.Hint = "the directory " + s.asked + " was moved, replaced or removed after it was opened: open the store again"
 	case errors.As(err, &link):
 		e.Kind, e.Err, e.Hint = store.ErrInvalid, nil, s.unlinked(link.path)
 	case errors.Is(err, fs.ErrNotExist):
-		if s.top == nil || s.gone() {
-			e.Kind, e.Hint = store.ErrNoBucket, "the directory "+s.root+" is gone; if it was made again, open the store again"
-		} else if op == "get" {
+		if op == "get" {
 			e.Kind, e.Err = store.ErrNotFound, nil
 		} else {
 			e.Hint = "if the folder " + reserved + " in " + s.root + " was removed, open the store again"
@@ -57,6 +58,11 @@ func (s *Store) failure(op, key string, err error) error {
 		e.Hint = "too many open files: raise the limit (ulimit -n)"
 	}
 	return e
+}
+
+// isMoved reports whether err is that the root is another one now, or comes from that.
+func (s *Store) isMoved(err error) bool {
+	return errors.Is(err, errMoved) || errors.Is(err, fs.ErrNotExist) && errors.Is(s.checkRoot(), errMoved)
 }
 
 // denied says to whom the path of a refused system call belongs, and what to do.
@@ -120,8 +126,11 @@ func (s *Store) unlinked(link string) string {
 
 // unsure is the error after a write may have taken effect: its outcome is unknown.
 func unsure(op, key string, err error) error {
-	return &store.Error{Op: op, Key: key, Kind: store.ErrUnknown, Err: err,
-		Hint: "the change is visible, but may not survive a crash of the machine"}
+	hint := "the change is visible, but may not survive a crash of the machine"
+	if errors.Is(err, errMoved) {
+		hint = "the change is in the directory that was moved, and perhaps not in what is at its path now: open the store again"
+	}
+	return &store.Error{Op: op, Key: key, Kind: store.ErrUnknown, Err: err, Hint: hint}
 }
 
 // cancelled is the error of a context that ended before the write took effect. It has no

@@ -393,28 +393,6 @@ func TestSwappedFolderAtOnce(t *testing.T) {
 	})
 }
 
-// TestRootReplaced: a store goes on in the directory that it opened, wherever that is.
-func TestRootReplaced(t *testing.T) {
-	eachWay(t, func(t *testing.T, calls calls) {
-		outside, untouched := victim(t)
-		dir := filepath.Join(t.TempDir(), "root")
-		s := openTest(t, dir, calls)
-		mustPut(t, s, "k", "x", store.IfAbsent())
-		if err := errors.Join(os.Rename(dir, dir+".moved"), os.Symlink(outside, dir)); err != nil {
-			t.Fatal(err)
-		}
-		mustPut(t, s, "a/k", "y", store.IfAbsent())
-		mustPut(t, s, "k", "z", store.Condition{})
-		if got := keys(t, s, ""); !slices.Equal(got, []string{"a/k", "k"}) {
-			t.Errorf("List: %q", got)
-		}
-		if err := s.Delete(t.Context(), "k", "a/k"); err != nil {
-			t.Error(err)
-		}
-		untouched()
-	})
-}
-
 // TestListWithoutLock: a listing in a directory where nobody ever wrote through a store needs no
 // lock. If one appears meanwhile, so may a delete have.
 func TestListWithoutLock(t *testing.T) {

@@ -62,7 +62,11 @@ func (s *Store) list(ctx context.Context, prefix string, opts *store.ListOptions
 		return nil, err
 	}
 	sc := &scan{s: s, rel: rel, startAfter: cmp.Or(opts, &store.ListOptions{}).StartAfter}
-	switch err := s.collect(ctx, sc); {
+	err = s.collect(ctx, sc)
+	if err == nil {
+		err = s.checkRoot() // also an empty listing decides
+	}
+	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return nil, cancelled(ctx, "list", prefix)
 	case err != nil:
@@ -184,9 +188,6 @@ func (sc *scan) run(ctx context.Context) error {
 	}
 	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) {
 		err = nil // no object has the prefix
-	}
-	if err == nil && len(sc.found) == 0 && sc.s.gone() {
-		return fs.ErrNotExist
 	}
 	return err
 }

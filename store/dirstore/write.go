@@ -108,6 +108,13 @@ func (s *Store) write(ctx context.Context, op, key string, cond store.Condition,
 	if err := s.persistDir(path.Dir(rel), p.dir); err != nil {
 		return store.Info{}, unsure(op, key, err)
 	}
+	// guard:root-acknowledged. A write is acknowledged only if its directory is still at its path.
+	// Without this check: A is about to link a record. Somebody moves the directory, and puts a copy there.
+	// A's record is acknowledged, but is only in the moved directory. B leads in the copy, and creates
+	// another record under the same key.
+	if err := s.checkRoot(); err != nil {
+		return store.Info{}, unsure(op, key, err)
+	}
 	_ = s.calls.chmod(t.f, t.mode&^0o222) // durable: see pendingMark
 	return s.info(key, t.info), nil
 }
@@ -129,6 +136,9 @@ func (s *Store) refuse(op, key string, p *place) error {
 	e, err := p.stat()
 	if err == nil && e != nil && pending(e.mode) {
 		err = s.persistDir(path.Dir(p.rel), p.dir)
+	}
+	if err == nil {
+		err = s.checkRoot()
 	}
 	if err != nil {
 		return s.failure(op, key, err)
@@ -160,6 +170,9 @@ func (s *Store) publish(ctx context.Context, t *temp, key string, p *place, cond
 func (s *Store) create(t *temp, p *place) error {
 	var err error
 	for range maxTries {
+		if err := s.checkRoot(); err != nil {
+			return err
+		}
 		if err = p.missing; p.dir != nil {
 			err = s.calls.link(t.dir, t.name, p.dir, p.base)
 		}
@@ -201,8 +214,8 @@ func (s *Store) create(t *temp, p *place) error {
 // mkdirs creates the directory at rel and what is missing above it, but never the root.
 func (s *Store) mkdirs(rel string) error {
 	for range maxTries {
-		if s.gone() {
-			return fs.ErrNotExist
+		if err := s.checkRoot(); err != nil {
+			return err
 		}
 		if rel == "." {
 			return nil
@@ -270,6 +283,9 @@ func (s *Store) replace(ctx context.Context, t *temp, key string, p *place, cond
 		if err := s.finish(t, old.time); err != nil {
 			return false, err
 		}
+	}
+	if err := s.checkRoot(); err != nil {
+		return false, err
 	}
 	return true, s.calls.rename(t.dir, t.name, p.dir, p.base)
 }

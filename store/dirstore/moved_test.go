@@ -1,0 +1,246 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package dirstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// replacements move the directory of a store, at base/dir/root, and put something else there or nothing.
+// They return where it is then.
+var replacements = map[string]func(base string) (moved string, err error){
+	"copy": func(base string) (string, error) {
+		root, moved := filepath.Join(base, "dir", "root"), filepath.Join(base, "moved")
+		return moved, errors.Join(os.Rename(root, moved), os.CopyFS(root, os.DirFS(moved)))
+	},
+	"copy first": func(base string) (string, error) { // what is there is a directory at each instant but one
+		root, next, moved := filepath.Join(base, "dir", "root"), filepath.Join(base, "next"), filepath.Join(base, "moved")
+		return moved, errors.Join(os.CopyFS(next, os.DirFS(root)), os.Rename(root, moved), os.Rename(next, root))
+	},
+	"nothing": func(base string) (string, error) {
+		return filepath.Join(base, "moved"), os.Rename(filepath.Join(base, "dir", "root"), filepath.Join(base, "moved"))
+	},
+	"empty": func(base string) (string, error) {
+		root, moved := filepath.Join(base, "dir", "root"), filepath.Join(base, "moved")
+		return moved, errors.Join(os.Rename(root, moved), os.Mkdir(root, 0o755))
+	},
+	"file": func(base string) (string, error) {
+		root, moved := filepath.Join(base, "dir", "root"), filepath.Join(base, "moved")
+		return moved, errors.Join(os.Rename(root, moved), os.WriteFile(root, nil, 0o644))
+	},
+	"link": func(base string) (string, error) {
+		root, moved, other := filepath.Join(base, "dir", "root"), filepath.Join(base, "moved"), filepath.Join(base, "other")
+		return moved, errors.Join(os.Rename(root, moved), os.CopyFS(other, os.DirFS(moved)), os.Symlink(other, root))
+	},
+	"link switched": func(base string) (string, error) { // as releases/current is; the directory stays
+		root, real, other := filepath.Join(base, "dir", "root"), filepath.Join(base, "real"), filepath.Join(base, "other")
+		return real, errors.Join(os.CopyFS(other, os.DirFS(real)), os.Remove(root), os.Symlink(other, root))
+	},
+	"link to itself": func(base string) (string, error) {
+		root, moved := filepath.Join(base, "dir", "root"), filepath.Join(base, "moved")
+		return moved, errors.Join(os.Rename(root, moved), os.Symlink(root, root))
+	},
+	"directory above": func(base string) (string, error) {
+		dir, moved := filepath.Join(base, "dir"), filepath.Join(base, "moved")
+		return filepath.Join(moved, "root"), errors.Join(os.Rename(dir, moved), os.CopyFS(dir, os.DirFS(moved)))
+	},
+	"file above": func(base string) (string, error) {
+		dir, moved := filepath.Join(base, "dir"), filepath.Join(base, "moved")
+		return filepath.Join(moved, "root"), errors.Join(os.Rename(dir, moved), os.WriteFile(dir, nil, 0o644))
+	},
+}
+
+// tree is what is below dir, and since when. What is in the store's own folder does not count.
+func tree(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		all = append(all, fmt.Sprint(path, info.Mode(), info.ModTime(), info.Size()))
+		if err == nil && path == filepath.Join(dir, reserved) {
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// moving are the operations of a store that are asked after its root is another one.
+var moving = slices.Concat(operations, []operation{
+	{"delete nothing", "", "", func(t *testing.T, s *Store, _ store.Version) error { return s.Delete(t.Context(), "none") }},
+	{"get", "", "", func(t *testing.T, s *Store, _ store.Version) error { return got(s.Get(t.Context(), "k", nil)) }},
+	{"get nothing", "", "", func(t *testing.T, s *Store, _ store.Version) error { return got(s.Get(t.Context(), "none", nil)) }},
+	{"get a change", "", "", func(t *testing.T, s *Store, v store.Version) error {
+		return got(s.Get(t.Context(), "k", &store.GetOptions{IfNoneMatch: v}))
+	}},
+	{"list", "", "", func(t *testing.T, s *Store, _ store.Version) error { return listed(t, s, "") }},
+	{"list nothing", "", "", func(t *testing.T, s *Store, _ store.Version) error { return listed(t, s, "none/") }},
+	{"refused create", "", "", func(t *testing.T, s *Store, _ store.Version) error {
+		_, err := s.Put(t.Context(), "k", nil, &store.PutOptions{If: store.IfAbsent()})
+		return err
+	}},
+	{"refused swap", "", "", func(t *testing.T, s *Store, _ store.Version) error {
+		_, err := s.Put(t.Context(), "k", nil, &store.PutOptions{If: store.IfMatch("other")})
+		return err
+	}},
+})
+
+func got(obj *store.Object, err error) error {
+	if err == nil {
+		_ = obj.Body.Close()
+	}
+	return err
+}
+
+func listed(t *testing.T, s *Store, prefix string) (last error) {
+	for _, err := range s.List(t.Context(), prefix, nil) {
+		last = err
+	}
+	return last
+}
+
+// TestRootMoved: a store whose directory was moved, or replaced, answers nothing and changes nothing: a
+// process that opens the path now works on another directory.
+func TestRootMoved(t *testing.T) {
+	eachWay(t, func(t *testing.T, calls calls) {
+		for how, move := range replacements {
+			for _, written := range []bool{true, false} {
+				base := t.TempDir()
+				root, real := filepath.Join(base, "dir", "root"), filepath.Join(base, "real")
+				if err := errors.Join(os.Mkdir(filepath.Dir(root), 0o755), os.Mkdir(real, 0o755)); err != nil {
+					t.Fatal(err)
+				}
+				if how == "link switched" {
+					if err := os.Symlink(real, root); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s, err := open(root, nil, calls)
+				if err != nil {
+					t.Fatal(err)
+				}
+				version := store.Version("none")
+				if written { // else the folder for locks is not made in what was moved
+					version = mustPut(t, s, "k", "old", store.IfAbsent()).Version
+					mustPut(t, s, "d/k", "old", store.IfAbsent())
+				}
+				moved, err := move(base)
+				if err != nil {
+					t.Fatal(err)
+				}
+				before := tree(t, moved)
+				for _, op := range moving {
+					err := op.do(t, s, version)
+					if !errors.Is(err, store.ErrNoBucket) || !strings.Contains(err.Error(), root+" was moved") {
+						t.Errorf("%s, written %v, %s: %v, want %v and a hint", how, written, op.name, err, store.ErrNoBucket)
+					}
+				}
+				if after := tree(t, moved); !slices.Equal(before, after) {
+					t.Errorf("%s: what was moved away was\n%q, is\n%q", how, before, after)
+				}
+			}
+		}
+	})
+}
+
+// TestRootMovedAtEachCall: somebody moves the directory, and puts a copy there, before the first system call of
+// an operation, the second, and so on. What is acknowledged is in the copy, and what is rejected is nowhere.
+func TestRootMovedAtEachCall(t *testing.T) {
+	for _, op := range operations {
+		t.Run(op.name, func(t *testing.T) {
+			t.Parallel() // it waits for the disk
+			unknown := 0
+			for n := 1; ; n++ {
+				base := t.TempDir()
+				root := filepath.Join(base, "dir", "root")
+				s := openTest(t, root, calls{})
+				version := mustPut(t, s, "k", "old", store.IfAbsent()).Version
+				mustPut(t, s, "d/k", "old", store.IfAbsent())
+				before := bodyOf(t, s, op.key)
+				made, last, moved := 0, "", ""
+				s.calls.before = func(call, path string) (err error) {
+					if made++; made == n {
+						last = call + " " + filepath.Base(path)
+						moved, err = replacements["copy"](base)
+					}
+					return err
+				}
+				err := op.do(t, s, version)
+				if made < n {
+					if unknown == 0 && op.name != "delete" {
+						t.Error("no move was noticed after the effect")
+					}
+					return
+				}
+				at := fmt.Sprintf("moved before call %d, %s", n, last)
+				here, there := bodyOf(t, openTest(t, root, calls{}), op.key), bodyOf(t, openTest(t, moved, calls{}), op.key)
+				switch outcome := store.OutcomeOf(err); {
+				case outcome == store.Applied && here != op.want:
+					t.Errorf("%s: acknowledged, but %q holds %q where the directory was", at, op.key, here)
+				case outcome == store.Rejected && op.name != "delete" && (here != before || there != before):
+					t.Errorf("%s: it says %v, but %q holds %q, and %q in what was moved", at, err, op.key, here, there)
+				case outcome == store.Refused:
+					t.Errorf("%s: the condition held, but it says %v", at, err)
+				case outcome == store.Unknown:
+					unknown++
+				}
+			}
+		})
+	}
+}
+
+// TestRootByAnotherPath: a store goes on while its path leads to its directory, through whatever.
+func TestRootByAnotherPath(t *testing.T) {
+	eachWay(t, func(t *testing.T, calls calls) {
+		base := t.TempDir()
+		root, moved := filepath.Join(base, "root"), filepath.Join(base, "moved")
+		s := openTest(t, root, calls)
+		works := func(what string) {
+			t.Helper()
+			for _, op := range moving {
+				info := mustPut(t, s, "k", "old", store.Condition{})
+				mustPut(t, s, "d/k", "old", store.Condition{})
+				if err := op.do(t, s, info.Version); errors.Is(err, store.ErrNoBucket) || store.OutcomeOf(err) == store.Unknown &&
+					!errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrNotModified) {
+					t.Errorf("%s, %s: %v", what, op.name, err)
+				}
+				if err := s.Delete(t.Context(), "k", "d/k", "a/b/c"); err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		}
+		works("as opened")
+		if err := errors.Join(os.Rename(root, moved), os.Symlink(moved, root)); err != nil {
+			t.Fatal(err)
+		}
+		works("moved, with a link in its place")
+		link := filepath.Join(base, "link")
+		if err := os.Symlink("root", link); err != nil {
+			t.Fatal(err)
+		}
+		s = openTest(t, link, calls)
+		works("opened through two links")
+		if err := errors.Join(os.Remove(link), os.Symlink("moved", link), os.Remove(root)); err != nil {
+			t.Fatal(err)
+		}
+		works("through another link")
+		if err := errors.Join(os.Remove(link), os.Rename(moved, link)); err != nil {
+			t.Fatal(err)
+		}
+		works("through none")
+	})
+}
