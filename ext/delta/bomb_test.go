@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"os"
 	"os/exec"
@@ -56,6 +57,9 @@ func parquetEnd(footer []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(b, uint32(len(footer))), "PAR1"...)
 }
 
+// crc is the checksum of a file that a log keeps.
+func crc(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
 func marshal(t testing.TB, v any) []byte {
 	t.Helper()
 	b, err := pq.Marshal(&pq.CompactProtocol{}, v)
@@ -74,7 +78,7 @@ func flat(columns, groups int, change func(*format.FileMetaData)) format.FileMet
 	for range groups {
 		g := format.RowGroup{}
 		for i := range columns {
-			g.Columns = append(g.Columns, format.ColumnChunk{MetaData: format.ColumnMetaData{Type: format.Int64, Encoding: []format.Encoding{format.Plain}, PathInSchema: []string{fmt.Sprint("c", i)}}})
+			g.Columns = append(g.Columns, format.ColumnChunk{MetaData: format.ColumnMetaData{Type: format.Int64, Encoding: []format.Encoding{format.Plain}, PathInSchema: []string{fmt.Sprint("c", i)}, DataPageOffset: 4}})
 		}
 		f.RowGroups = append(f.RowGroups, g)
 	}

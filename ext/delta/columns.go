@@ -29,6 +29,7 @@ const (
 // chunk is a part of a column, in the row group with the same number.
 type chunk struct {
 	codec, values, first, size int64
+	elsewhere                  bool // in another file
 }
 
 // parquetFile is a Parquet file in memory.
@@ -151,8 +152,16 @@ func (f *parquetFile) group(t *thrift) error {
 func (t *thrift) chunk() (c chunk, err error) {
 	dictionary := int64(0)
 	err = t.fields(func(id int, typ byte) error {
+		if id == 1 {
+			name, err := t.text(typ)
+			c.elsewhere = len(name) > 0
+			return err
+		}
 		if id != 3 || typ != thriftStruct {
 			return t.skip(typ)
+		}
+		if err := t.pay(aStruct); err != nil {
+			return err
 		}
 		return t.fields(func(id int, typ byte) (err error) {
 			switch id {
@@ -206,8 +215,8 @@ func (c *fileColumn) peek() (bool, error) {
 		case len(c.chunks) > 0:
 			c.chunk, c.chunks, c.dictionary = c.chunks[0], c.chunks[1:], nil
 			h := c.chunk
-			if h.first < 4 || h.size < 0 || h.values < 0 || h.first > int64(len(c.file.body)) || h.size > int64(len(c.file.body))-h.first {
-				return false, c.wrong(fmt.Errorf("it claims %d bytes at %d", h.size, h.first))
+			if err := h.within(int64(len(c.file.body))); err != nil {
+				return false, c.wrong(err)
 			}
 			// Chunks that overlap are paid for each time.
 			if err := c.file.pay(h.size); err != nil {

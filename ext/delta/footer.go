@@ -18,8 +18,10 @@ import (
 const (
 	// footerGuess is how many bytes at the end of a file are read at first. Most footers fit.
 	footerGuess = 64 << 10
-	// maxFooter bounds a footer, in bytes.
-	maxFooter = 64 << 20
+	// maxFooter bounds a footer, in bytes, and maxNames the names in it: for each column those from the
+	// root to it. The library keeps all of them.
+	maxFooter = 16 << 20
+	maxNames  = 8 << 20
 )
 
 // removeIt is what to do about a file that cannot be in the table.
@@ -75,6 +77,9 @@ func readFooter(ctx context.Context, st store.Store, key string, of manifest.Fil
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; "+removeIt, key, err)
 	}
+	if of.Records != 0 && of.Records != uint64(f.rows) {
+		return nil, fmt.Errorf("%w: %s has %d rows, and the log says %d: it was replaced or damaged: restore it, or "+removeIt, ErrSource, key, f.rows, of.Records)
+	}
 	return f, nil
 }
 
@@ -116,60 +121,115 @@ var largeFooter sync.Mutex
 const (
 	footerMemory  = 16 << 20
 	memoryPerByte = 48
+	// maxFooterMemory bounds both together.
+	maxFooterMemory = 256 << 20
 )
 
-// checkFooter checks that the library can decode a footer in memory that is in proportion to it.
-func checkFooter(end []byte) error {
+// parts is what a footer says of where its rows are.
+type parts struct {
+	columns int
+	names   int64 // bytes
+	rows    int64 // of the file
+	sum     int64 // of the row groups
+	data    int64 // what is before the footer, in bytes
+}
+
+// checkFooter checks that the library can decode a footer in memory that is in proportion to it, and that
+// what it says of rows agrees: of a file of size bytes.
+func checkFooter(end []byte, size int64) error {
 	n := int64(len(end)) - 8
 	if n < 4 {
 		return errCut
 	}
 	long := int64(binary.LittleEndian.Uint32(end[n:]))
-	if long > n {
-		return fmt.Errorf("its footer claims %d bytes, and %d are there", long, n)
+	if long > n || long > maxFooter {
+		return fmt.Errorf("its footer claims %d bytes, %d are there, and at most %d are possible", long, n, maxFooter)
 	}
-	t := &thrift{b: end[n-long : n], afford: footerMemory + memoryPerByte*long}
-	columns, groups := 0, []int(nil)
-	err := t.fields(func(id int, typ byte) error {
+	t := &thrift{b: end[n-long : n], afford: min(footerMemory+memoryPerByte*long, maxFooterMemory)}
+	p := &parts{data: size - 8 - long}
+	err := t.fields(func(id int, typ byte) (err error) {
 		switch id {
 		case 2:
 			all, err := t.elements(typ)
-			if err == nil {
-				err = leaves(all, func([]element) { columns++ })
+			if err != nil {
+				return err
 			}
+			return leaves(all, p.column)
+		case 3:
+			p.rows, err = t.integer(typ, thriftI64)
 			return err
 		case 4:
-			return t.structs(typ, 256, func() error {
-				n, err := t.chunks()
-				groups = append(groups, n)
-				return err
-			})
+			return t.structs(typ, 256, func() error { return p.group(t) })
 		}
 		return t.skip(typ)
 	})
-	if err != nil {
+	// guard:delta-footer-rows. A Parquet file is taken only if its footer tells as many rows as its row groups
+	// have together, and if all of these lie before the footer. Without this check: the footer of a file of
+	// 1,000 rows says 0; WriteParquet leaves the file out as one without rows, and returns no error; its caller
+	// deletes the original; no table ever has these rows.
+	//
+	//mutant:replace p.sum != p.rows => false
+	switch {
+	case err != nil:
 		return err
-	}
-	for _, n := range groups {
-		if n != columns {
-			return fmt.Errorf("a row group has %d columns, and the schema %d", n, columns)
-		}
+	case p.names > maxNames:
+		return fmt.Errorf("the names of its columns take %d bytes, with those of the groups that they are in; at most %d are possible", p.names, maxNames)
+	case p.sum != p.rows:
+		return fmt.Errorf("its footer says %d rows, and its row groups have %d", p.rows, p.sum)
 	}
 	return nil
 }
 
-// chunks reads a row group, and returns how many columns it has.
-func (t *thrift) chunks() (n int, err error) {
-	err = t.fields(func(id int, typ byte) error {
-		if id != 1 {
-			return t.skip(typ)
+func (p *parts) column(path []element) {
+	p.columns++
+	for _, e := range path {
+		p.names += int64(len(e.name)) + 16
+	}
+}
+
+// group reads a row group.
+func (p *parts) group(t *thrift) error {
+	n, rows, outside := 0, int64(0), error(nil)
+	err := t.fields(func(id int, typ byte) (err error) {
+		switch id {
+		case 1:
+			return t.structs(typ, 704, func() error {
+				n++
+				c, err := t.chunk()
+				if wrong := c.within(p.data); wrong != nil && outside == nil {
+					outside = wrong
+				}
+				return err
+			})
+		case 3:
+			rows, err = t.integer(typ, thriftI64)
+			return err
 		}
-		return t.structs(typ, 704, func() error {
-			n++
-			return t.skip(thriftStruct)
-		})
+		return t.skip(typ)
 	})
-	return n, err
+	switch {
+	case err != nil:
+		return err
+	case n != p.columns:
+		return fmt.Errorf("a row group has %d columns, and the schema %d", n, p.columns)
+	case rows < 0 || p.sum+rows < p.sum:
+		return fmt.Errorf("a row group claims %d rows", rows)
+	case rows > 0 && outside != nil: // one without rows may have no place
+		return outside
+	}
+	p.sum += rows
+	return nil
+}
+
+// within checks that a chunk lies in a file whose footer begins at a byte.
+func (c *chunk) within(footer int64) error {
+	switch {
+	case c.elsewhere:
+		return errors.New("a part of a column is in another file")
+	case c.first < 4 || c.size < 0 || c.values < 0 || c.first > footer || c.size > footer-c.first:
+		return fmt.Errorf("a part of a column claims %d values, in %d bytes at byte %d of %d", c.values, c.size, c.first, footer)
+	}
+	return nil
 }
 
 func decodeFooter(end []byte, size int64) (f *footer, err error) {
@@ -186,8 +246,8 @@ func decodeFooter(end []byte, size int64) (f *footer, err error) {
 	// memory, which no recover catches; each publisher of that table ends in the same way, and none says
 	// which file it was.
 	//
-	//mutant:replace checkFooter(end) => error(nil)
-	if err := checkFooter(end); err != nil {
+	//mutant:replace checkFooter(end, size) => error(nil)
+	if err := checkFooter(end, size); err != nil {
 		return nil, err
 	}
 	if len(end) > footerGuess {

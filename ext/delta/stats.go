@@ -17,6 +17,8 @@ const (
 	// bytes of a text.
 	maxStatColumns = 32
 	maxStatText    = 64
+	// maxStats is how many bytes the statistics of a file take. Those that take more are left out.
+	maxStats = 64 << 10
 )
 
 // stats is the document of a file's statistics.
@@ -33,8 +35,8 @@ func statsOf(f *parquet.File) (string, error) {
 	columns := 0
 	for _, path := range f.Schema().Columns() {
 		leaf, ok := f.Schema().Lookup(path...)
-		if !ok || insideList(f.Root(), path) {
-			continue
+		if !ok || leaf.MaxRepetitionLevel > 0 {
+			continue // these have no statistics
 		}
 		if columns++; columns > maxStatColumns {
 			break
@@ -42,23 +44,10 @@ func statsOf(f *parquet.File) (string, error) {
 		all.column(f.Metadata(), path, leaf)
 	}
 	b, err := json.Marshal(all)
-	return string(b), err
-}
-
-// insideList reports whether a column is part of a list or of a map: these have no statistics.
-func insideList(n parquet.Node, path []string) bool {
-	for _, name := range path {
-		for _, f := range n.Fields() {
-			if f.Name() == name {
-				n = f
-				break
-			}
-		}
-		if n.Repeated() {
-			return true
-		}
+	if err == nil && len(b) > maxStats {
+		b, err = json.Marshal(stats{Records: all.Records})
 	}
-	return false
+	return string(b), err
 }
 
 func (s *stats) column(meta *format.FileMetaData, path []string, leaf parquet.LeafColumn) {
