@@ -84,7 +84,10 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		return err
 	}
 	// Before an election leaves its lock there. The writer reads the format again: all other errors are its.
-	if f, err := manifest.ReadFormat(ctx, st, s.writer.Settle); err == nil && f.Backup {
+	switch f, err := manifest.ReadFormat(ctx, st, s.writer.Settle); {
+	case errors.Is(err, manifest.ErrRestoring):
+		return err
+	case err == nil && f.Backup:
 		return fmt.Errorf("%w: %s", manifest.ErrBackup, st.Traits().Name)
 	}
 	fenced := 0 // terms in a row that ended by a fenced writer and not by the election

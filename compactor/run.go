@@ -222,7 +222,7 @@ func (p *pass) pruneLocks(ctx context.Context, st store.Store, count func(int)) 
 // final tells whether going on is useless.
 func final(err error) bool {
 	kinds := []error{
-		ErrFenced, manifest.ErrNotInitialized, manifest.ErrFiles, manifest.ErrBackup, fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit,
+		ErrFenced, manifest.ErrNotInitialized, manifest.ErrFiles, manifest.ErrBackup, manifest.ErrRestoring, fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit,
 		leader.ErrOptions, leader.ErrCorrupt, leader.ErrFormat, leader.ErrInconsistent,
 	}
 	return store.Permanent(err) || slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"errors"
 	"reflect"
 	"testing"
 
@@ -50,4 +51,47 @@ func TestGoldenBackup(t *testing.T) {
 	fixture.Put(t, st, layout.FormatKey, want)
 	_, err = quickInit(t.Context(), st)
 	fixture.WantErr(t, err, ErrBackup, "fencepost restore")
+}
+
+// TestGoldenRestoring: the format of a place to which a backup is being restored. A program that does not know that refuses it.
+func TestGoldenRestoring(t *testing.T) {
+	f := testFormat()
+	f.Requires, f.Restoring, f.Probe = []string{"restoring"}, &Restoring{Version: 7, Run: f.Log}, nil
+	b, err := f.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fixture.Golden(t, "format-restoring.json", b)
+	if !bytes.Equal(b, want) {
+		t.Errorf("encoded\n%s\nthe file has\n%s", b, want)
+	}
+	if got, err := decodeFormat(want); err != nil || !reflect.DeepEqual(got, f) {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
+	if err := document.Decode(layout.FormatKey, want, new(formatDoc), needsFiles, needsBackup); err == nil {
+		t.Error("a program without such restores reads it")
+	}
+	for old, with := range map[string]string{
+		`"requires": [` + "\n" + `  "restoring"` + "\n ]": `"x": 1`,
+		`"version":7`:                    `"version":0`,
+		`"restoring": {`:                 `"x": {`,
+		`  "restoring"` + "\n ]":         `  "restoring", "backup"` + "\n" + ` ], "backup": true`,
+		`"run":"` + f.Log.String() + `"`: `"run":"00000000000000000000000000000000"`,
+	} {
+		bad := bytes.Replace(want, []byte(old), []byte(with), 1)
+		if bytes.Equal(bad, want) {
+			t.Fatalf("%s is not there", old)
+		}
+		if _, err := decodeFormat(document.Sum(layout.FormatKey, bad)); !errors.Is(err, fence.ErrCorrupt) {
+			t.Errorf("%s: %v", with, err)
+		}
+	}
+	// guard:restore-claimed.
+	st := memstore.New(nil)
+	fixture.Put(t, st, layout.FormatKey, want)
+	if got, err := ReadFormat(t.Context(), st, nil); !errors.Is(err, ErrRestoring) || got.Restoring == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	_, err = quickInit(t.Context(), st)
+	fixture.WantErr(t, err, ErrRestoring, "fencepost restore")
 }

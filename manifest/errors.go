@@ -16,6 +16,9 @@ var (
 	ErrFiles = files.ErrStore
 	// ErrBackup: the place is a backup, where nobody but the next backup writes.
 	ErrBackup = errors.New("manifest: this is a backup, which is read only: restore it to a place of its own (`fencepost restore`), and use that")
+	// ErrRestoring: a restore to this place has begun and has not ended. It is no log yet, and nobody but that restore
+	// writes there.
+	ErrRestoring = errors.New("manifest: a restore to here is under way, or was interrupted: let it end, or run the same `fencepost restore` again")
 	// ErrPinLost: the pin was expired by somebody else, or was not renewed in time. What
 	// it held may be deleted.
 	ErrPinLost = errors.New("manifest: pin lost")

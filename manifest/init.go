@@ -96,7 +96,7 @@ func (o *InitOptions) withDefaults() (InitOptions, error) {
 // the store, and refuses one that breaks a promise that the protocol needs. If several
 // processes call it at once, one creates the log and all return the same format.
 //
-// Errors: [ErrOptions]; [ErrFiles]; [ErrBackup]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt],
+// Errors: [ErrOptions]; [ErrFiles]; [ErrBackup]; [ErrRestoring]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt],
 // also if there is a log whose format.json is missing.
 func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error) {
 	o, err := opts.withDefaults()

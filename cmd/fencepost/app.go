@@ -276,9 +276,12 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// writable returns manifest.ErrBackup if st is a backup.
+// writable returns manifest.ErrBackup if st is a backup, and manifest.ErrRestoring if one is being restored there.
 func writable(ctx context.Context, st store.Store) error {
-	if f, err := manifest.ReadFormat(ctx, st, nil); err == nil && f.Backup {
+	switch f, err := manifest.ReadFormat(ctx, st, nil); {
+	case errors.Is(err, manifest.ErrRestoring):
+		return err
+	case err == nil && f.Backup:
 		return fmt.Errorf("%w: %s", manifest.ErrBackup, st.Traits().Name)
 	}
 	return nil

@@ -297,7 +297,7 @@ func formatMembers(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	all := slices.DeleteFunc(slices.Collect(maps.Keys(doc)), func(name string) bool { return name == "checksum" })
-	return append(all, "backup") // which only a backup has, and no log
+	return append(all, "backup", "restoring") // which no log has
 }
 
 // TestDocumentedMembers compares the tables of docs/format.md with the members
@@ -312,7 +312,7 @@ func TestDocumentedMembers(t *testing.T) {
 	for what, v := range map[string]any{
 		"limits": fence.Limits{}, "manifest": Manifest{}, "point": frame.Point{}, "position": fence.Position{},
 		"role": RoleState{}, "segment": Segment{}, "seal": Seal{}, "dropped": Dropped{}, "page": Page[string]{}, "page object": pageDoc[manifest.File]{},
-		"edit": manifest.Edit{}, "file": manifest.File{}, "pin": pinDoc{},
+		"edit": manifest.Edit{}, "file": manifest.File{}, "pin": pinDoc{}, "restoring": manifest.Restoring{},
 	} {
 		written[what] = members(t, v)
 	}

@@ -62,6 +62,10 @@ type transfer struct {
 	// anything is copied again.
 	own func(context.Context) error
 
+	// mark is the version of the format.json that a restore has put into its place, and run is the name in it.
+	mark store.Version
+	run  fence.ID
+
 	done, total atomic.Int64
 	mu          sync.Mutex
 	report      *Report

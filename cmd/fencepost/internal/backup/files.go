@@ -49,19 +49,6 @@ func apart(second, backup store.Store) error {
 	return fmt.Errorf("the backup in %s and the store for files, %s, lie one within the other: who cleans up the table would delete the backup. Give each a prefix of its own", backup.Traits().Name, second.Traits().Name)
 }
 
-// createFormat writes a format.json that is not that of the other place.
-func (t *transfer) createFormat(ctx context.Context, f *manifest.Format) error {
-	body, err := document.Encode(layout.FormatKey, f)
-	if err != nil {
-		return err
-	}
-	if _, err := store.Create(ctx, t.to, layout.FormatKey, body, nil); err != nil {
-		return fmt.Errorf("creating %s: %w", layout.FormatKey, err)
-	}
-	t.count(layout.FormatKey, int64(len(body)), false)
-	return nil
-}
-
 // filesIn finds the way of the files from a backup to a second store, if the log had one.
 func (t *transfer) filesIn(n restored, second store.Store) error {
 	switch {
@@ -110,6 +97,19 @@ func (t *transfer) haveFiles(ctx context.Context) error {
 		t.have[layout.FilePrefix+strings.TrimPrefix(name, t.files.toDir)] = size
 	}
 	return err
+}
+
+// freeFiles refuses a second store that has the mark of the same log in another place, before this restore has written
+// anything. Claim does it again.
+func (t *transfer) freeFiles(ctx context.Context, log fence.ID) error {
+	if t.files.to == nil {
+		return nil
+	}
+	m, _, err := files.Read(ctx, t.files.to, log, nil)
+	if err == nil && !m.Of(t.to.Traits()) {
+		err = taken(t.files.to, log, cmp.Or(m.Where, m.Home))
+	}
+	return ignore(err, store.ErrNotFound)
 }
 
 // claim marks the second store as that of the restored log, before the first copy, and completes
@@ -173,13 +173,27 @@ func (t *transfer) restoreFormat(ctx context.Context, f *manifest.Format) error 
 	return t.makeLog(ctx, f)
 }
 
-// makeLog creates the format.json of a restored log. Another restore may have done that.
+// makeLog makes the place of a restore a log, unless it is not that of this restore any more.
+//
+// guard:restore-swap. A restore makes its place a log by a swap of its own mark. Without this condition: a restore
+// hangs; an operator runs it again, the log lives, is deleted, and another backup is being restored to there; the first
+// one wakes, and its format.json makes half a log of it.
+//
+//mutant:replace _, err = store.Swap(ctx, t.to, layout.FormatKey, body, t.mark, nil) => err = replace(ctx, t.to, layout.FormatKey, body)
 func (t *transfer) makeLog(ctx context.Context, f *manifest.Format) error {
-	err := t.createFormat(ctx, f)
+	body, err := document.Encode(layout.FormatKey, f)
+	if err != nil {
+		return err
+	}
+	_, err = store.Swap(ctx, t.to, layout.FormatKey, body, t.mark, nil)
 	if errors.Is(err, store.ErrPrecondition) {
 		return fmt.Errorf("%s: %w", standing(ctx, t.to, ""), err)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("making %s a log: %w", t.to.Traits().Name, err)
+	}
+	t.count(layout.FormatKey, int64(len(body)), false)
+	return nil
 }
 
 // markStays is marked, and compares the server too.

@@ -157,12 +157,12 @@ func TestFailedRestoreIsNoLog(t *testing.T) {
 		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "is no log. Run the same command again") || strings.Contains(err.Error(), "delete what is") {
 			t.Errorf("%s: %v", prefix, err)
 		}
-		if _, err := manifest.ReadFormat(t.Context(), back, nil); !errors.Is(err, manifest.ErrNotInitialized) {
+		if _, err := manifest.ReadFormat(t.Context(), back, nil); !errors.Is(err, manifest.ErrRestoring) {
 			t.Fatalf("%s: it became a log: %v", prefix, err)
 		}
 	}
 	for key, body := range objects(t, back) {
-		if k := layout.KindOf(key); k != layout.KindLock && k != layout.KindCompactorLock {
+		if k := layout.KindOf(key); k != layout.KindLock && k != layout.KindCompactorLock && k != layout.KindFormat {
 			fixture.Put(t, back, key, damages["a bit at its end"](body))
 		}
 	}
@@ -221,7 +221,7 @@ func TestRestoreBesideAnUpdate(t *testing.T) {
 		if !met || err == nil || !strings.Contains(err.Error(), "was brought up to date meanwhile") || !strings.Contains(err.Error(), "restore to an empty place. What is in mem://back is no log, and can be deleted unless") {
 			t.Errorf("%s: %t, %v", name, met, err)
 		}
-		if _, err := manifest.ReadFormat(t.Context(), back, nil); !errors.Is(err, manifest.ErrNotInitialized) {
+		if _, err := manifest.ReadFormat(t.Context(), back, nil); !errors.Is(err, manifest.ErrRestoring) {
 			t.Errorf("%s: it became a log: %v", name, err)
 		}
 		again := named("again")

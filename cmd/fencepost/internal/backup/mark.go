@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
@@ -13,8 +15,11 @@ import (
 	"github.com/fencepost/fencepost/store/document"
 )
 
-// needsBackup is the feature of the format.json of a backup.
-const needsBackup = "backup"
+// The features of the format.json of a backup, and of a place to which one is being restored.
+const (
+	needsBackup    = "backup"
+	needsRestoring = "restoring"
+)
 
 // asBackup is the format of a backup of a log. A backup has all files in its own store.
 func asBackup(f manifest.Format) manifest.Format {
@@ -25,10 +30,10 @@ func asBackup(f manifest.Format) manifest.Format {
 
 // asLog is the format of the log in a backup again, with files in a second store unless that is nil.
 func asLog(f manifest.Format, second *manifest.Files) manifest.Format {
-	f.Files, f.Backup = second, false
+	f.Files, f.Backup, f.Restoring = second, false, nil
 	var rest []string
 	for _, name := range f.Requires {
-		if !slices.Contains([]string{needsFiles, needsBackup}, name) {
+		if !slices.Contains([]string{needsFiles, needsBackup, needsRestoring}, name) {
 			rest = append(rest, name)
 		}
 	}
@@ -74,4 +79,69 @@ func (b *making) claim(ctx context.Context) error {
 		return fmt.Errorf("the backup in %s has a format.json that does not say that it is one: an older version has made it, or it is used as a log; make another backup, in a place of its own", name)
 	}
 	return nil
+}
+
+// take makes the place that of this restore, before anything else is written there. The mark is the format.json, which makes
+// the place a log at the very end: [transfer.makeLog] swaps exactly this mark. So of all writers, restores and programs that
+// make logs there only one gets the place. A restore that was interrupted has left its mark, and a later call takes it over.
+//
+// guard:restore-first. A restore creates format.json before it copies, with a mark that all programs refuse. Without this
+// order: a restore probes an empty place; a supervised writer of this URL makes a log there, and its record is
+// acknowledged; the restore copies its slots among those of this log; nobody can read the record, or append.
+//
+//mutant:replace asRestoring(f, mark) => asLog(f, nil)
+func (t *transfer) take(ctx context.Context, f manifest.Format, n restored) error {
+	mark := &manifest.Restoring{Version: n.Version, Run: fence.ID(uuid.New())}
+	body, err := document.Encode(layout.FormatKey, asRestoring(f, mark))
+	if err != nil {
+		return err
+	}
+	var info store.Info
+	if t.mark == "" {
+		info, err = store.Create(ctx, t.to, layout.FormatKey, body, nil)
+	} else {
+		info, err = store.Swap(ctx, t.to, layout.FormatKey, body, t.mark, nil)
+	}
+	if errors.Is(err, store.ErrPrecondition) {
+		return fmt.Errorf("%s: %w", standing(ctx, t.to, ""), err)
+	}
+	t.mark, t.run = info.Version, mark.Run
+	return err
+}
+
+// begunBefore returns the mark of a restore that has begun in a place, nil if there is none, and the version of its object. The mark of
+// another version or log is an error.
+func begunBefore(ctx context.Context, to store.Store, n restored) (*manifest.Restoring, store.Version, error) {
+	_, info, err := store.Read(ctx, to, layout.FormatKey, &store.ReadOptions{Limit: 1 << 20})
+	if err != nil {
+		return nil, "", err
+	}
+	f, err := manifest.ReadFormat(ctx, to, nil) // if it is a later one, its swap fails
+	if !errors.Is(err, manifest.ErrRestoring) {
+		return nil, "", err
+	}
+	if f.Log != n.Log || f.Restoring.Version != n.Version {
+		return nil, "", fmt.Errorf("a restore of version %d of log %v to %s has begun and has not ended, and this is version %d of log %v; nothing was copied; restore to an empty place",
+			f.Restoring.Version, f.Log, to.Traits().Name, n.Version, n.Log)
+	}
+	return f.Restoring, info.Version, nil
+}
+
+// asRestoring is the format of a place to which a backup is being restored.
+func asRestoring(f manifest.Format, mark *manifest.Restoring) manifest.Format {
+	f = asLog(f, nil)
+	f.Restoring, f.Requires, f.Probe = mark, append(f.Requires, needsRestoring), nil
+	return f
+}
+
+// stillMine refuses to go on with a restore to a place that is not that of this restore any more.
+func (t *transfer) stillMine(ctx context.Context) error {
+	f, err := manifest.ReadFormat(ctx, t.to, nil)
+	if errors.Is(err, manifest.ErrRestoring) && f.Restoring.Run == t.run {
+		return nil
+	}
+	if err == nil || errors.Is(err, manifest.ErrRestoring) || errors.Is(err, manifest.ErrNotInitialized) {
+		return errors.New(standing(ctx, t.to, ""))
+	}
+	return err
 }

@@ -76,7 +76,10 @@ func TestTwoRestoresAtOnce(t *testing.T) {
 	}
 	for name, at := range map[string]func(read bool, op faultstore.Op) bool{
 		"before the epoch is raised": func(read bool, op faultstore.Op) bool { return read && strings.HasPrefix(op.Key, layout.LockPrefix) },
-		"before it becomes a log":    func(_ bool, op faultstore.Op) bool { return op.Kind == faultstore.Put && op.Key == layout.FormatKey },
+		"before it becomes a log": func(read bool, op faultstore.Op) bool {
+			return read && op.Kind == faultstore.Put && op.Key == layout.FormatKey
+		},
+		"before it is claimed": func(_ bool, op faultstore.Op) bool { return op.Kind == faultstore.Put && op.Key == layout.FormatKey },
 	} {
 		back, read := named("back"), false
 		slow := faultstore.New(back, nil)

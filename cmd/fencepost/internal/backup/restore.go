@@ -43,7 +43,7 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	t := begin(from, to, &Report{Log: n.Log, Version: n.Version}, &o)
 	t.advice = "is not empty, and differs from the backup: restore to an empty place"
 	t.look = "verify --copy"
-	t.own = func(ctx context.Context) error { return vacant(ctx, to) }
+	t.own = t.stillMine
 	if err := t.filesIn(n, o.Files); err != nil {
 		return nil, err
 	}
@@ -54,11 +54,19 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	if _, noted := t.have[NoteKey]; noted {
 		return nil, fmt.Errorf("%s is not empty: it has a backup; nothing was copied; restore to an empty place", to.Traits().Name)
 	}
-	if !there {
+	var before *manifest.Restoring
+	if there {
+		before, t.mark, err = begunBefore(ctx, to, n)
+	}
+	if there = there && before == nil; err == nil && !there {
+		delete(t.have, layout.FormatKey) // it is a mark
 		err = t.ownFiles()
 	}
 	if err == nil {
 		err = t.haveFiles(ctx)
+	}
+	if err == nil && !there {
+		err = t.freeFiles(ctx, n.Log)
 	}
 	if err != nil {
 		return nil, err
@@ -128,6 +136,10 @@ func (n *restored) beside(ctx context.Context, from, to store.Store, err error) 
 // by now. So whoever speaks of deleting it says so only through this, as what follows if it is no log.
 func standing(ctx context.Context, to store.Store, noLog string) string {
 	switch _, err := manifest.ReadFormat(ctx, to, nil); {
+	case errors.Is(err, manifest.ErrRestoring) && noLog == "":
+		return fmt.Sprintf("Another restore to %s has begun meanwhile, and this one ends; if the other one is interrupted, run it again", to.Traits().Name)
+	case errors.Is(err, manifest.ErrRestoring):
+		return fmt.Sprintf("What is in %s is no log%s", to.Traits().Name, noLog)
 	case err == nil:
 		return fmt.Sprintf("There is a log in %s now, which this restore or another one has made: leave it as it is. `fencepost verify` checks it", to.Traits().Name)
 	case errors.Is(err, manifest.ErrNotInitialized):
@@ -135,15 +147,6 @@ func standing(ctx context.Context, to store.Store, noLog string) string {
 	default:
 		return fmt.Sprintf("Whether there is a log in %s could not be found out (%v): delete nothing there", to.Traits().Name, err)
 	}
-}
-
-// vacant refuses to go on with a restore to a place that has become a log meanwhile.
-func vacant(ctx context.Context, to store.Store) error {
-	_, err := manifest.ReadFormat(ctx, to, nil)
-	if err == nil {
-		return errors.New(standing(ctx, to, ""))
-	}
-	return ignore(err, manifest.ErrNotInitialized)
 }
 
 // errUpdated: the backup has another version than when the restore began.
@@ -238,7 +241,10 @@ func (t *transfer) restore(ctx context.Context, n restored, items []item, source
 	if err := ageless(ctx, o, t.to, second); err != nil {
 		return err
 	}
-	// guard:restore-probed. A restore probes the place of the log before it writes anything there, as for a
+	if err := t.take(ctx, f, n); err != nil {
+		return err
+	}
+	// guard:restore-probed. A restore probes the place of the log before it copies anything there, as for a
 	// new log, and its format.json has this report. Without this check: a log is restored to a server that
 	// ignores conditions; the report of the original's store says that all is well; two leaders append to
 	// one slot, and both are told that their records are safe.
@@ -266,7 +272,7 @@ func (t *transfer) restore(ctx context.Context, n restored, items []item, source
 	}); err != nil {
 		return t.unsound(ctx, err)
 	}
-	if t.report.Epoch, err = raise(ctx, t.from, t.to, m.Roles[layout.Writer].Epoch); err != nil {
+	if t.report.Epoch, err = t.raise(ctx, m.Roles[layout.Writer].Epoch); err != nil {
 		return err
 	}
 	t.report.ends(m, n.Chain)
@@ -320,7 +326,7 @@ func probing(ctx context.Context, to store.Store, o *Options) (*probe.Report, er
 	o.Progress("probing", 0, 0)
 	report, err := probe.Run(ctx, to, o.Probe)
 	if err != nil {
-		return nil, fmt.Errorf("%s; nothing was copied: %w", to.Traits().Name, err)
+		return nil, fmt.Errorf("%s; nothing was copied but the mark of this restore, %s: %w", to.Traits().Name, layout.FormatKey, err)
 	}
 	return report, nil
 }
@@ -417,8 +423,9 @@ func recheck(ctx context.Context, to store.Store, n restored, report *Report, o 
 
 // raise makes the election of a restored log go on at a later epoch than the one in the backup, and
 // returns it. Written is the last epoch that the manifest knows.
-func raise(ctx context.Context, from, st store.Store, written fence.Epoch) (fence.Epoch, error) {
-	original, err := leader.New(from, layout.LockPrefix, nil)
+func (t *transfer) raise(ctx context.Context, written fence.Epoch) (fence.Epoch, error) {
+	st := t.to
+	original, err := leader.New(t.from, layout.LockPrefix, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -446,7 +453,7 @@ func raise(ctx context.Context, from, st store.Store, written fence.Epoch) (fenc
 		return rec.Epoch + 1, nil // done by an earlier call
 	}
 	// Another restore may have made a log here meanwhile, which has a leader.
-	if err := vacant(ctx, st); err != nil {
+	if err := t.stillMine(ctx); err != nil {
 		return 0, err
 	}
 	// Its holder leads elsewhere, if at all: nobody need wait for it here.
