@@ -338,7 +338,7 @@ func (p *pacing) commits(f manifest.Format, clients int, long time.Duration, opt
 
 // costs counts the requests of a writer and says what they cost in a month at S3's prices.
 func (p *pacing) costs(f manifest.Format) {
-	for _, rate := range []int{1, 10, 50, 400, 5000} {
+	for _, rate := range []int{1, 5, 10, 50, 400, 5000} {
 		for _, c := range []struct {
 			name string
 			opts writer.Options

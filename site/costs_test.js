@@ -23,7 +23,7 @@ const estimate = (x) => Object.fromEntries(Costs.estimate(table, { ...basis, ...
 
 test("the table is read", () => {
   assert.equal(table.settings.length, 4);
-  assert.deepEqual(table.rates, [1, 10, 50, 400, 5000]);
+  assert.deepEqual(table.rates, [1, 5, 10, 50, 400, 5000]);
 });
 
 test("the calculator gives what the table says", () => {
