@@ -303,7 +303,7 @@ func schemas(t *testing.T) map[string]*jsonSchema {
 	for name, f := range files {
 		for _, d := range f.Decls {
 			fn, ok := d.(*ast.FuncDecl)
-			if !ok || fn.Name.Name == "print" || fn.Name.Name == "printLine" {
+			if !ok || slices.Contains([]string{"print", "printLine", "printRound"}, fn.Name.Name) {
 				continue
 			}
 			ast.Inspect(fn, func(n ast.Node) bool {
@@ -312,7 +312,7 @@ func schemas(t *testing.T) map[string]*jsonSchema {
 					return true
 				}
 				s, ok := c.Fun.(*ast.SelectorExpr)
-				if !ok || !slices.Contains([]string{"print", "printLine", "Encode"}, s.Sel.Name) {
+				if !ok || !slices.Contains([]string{"print", "printLine", "printRound", "Encode"}, s.Sel.Name) {
 					return true
 				}
 				typ, place := info.Types[c.Args[0]].Type, name+":"+fn.Name.Name

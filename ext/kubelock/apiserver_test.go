@@ -209,7 +209,7 @@ func TestAPIServer(t *testing.T) {
 
 // manifests sends those of deploy/kubernetes, and the pods that they would make.
 func (c *cluster) manifests(t *testing.T) {
-	files, err := filepath.Glob("../deploy/kubernetes/*.yaml")
+	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

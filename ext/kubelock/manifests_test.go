@@ -32,7 +32,7 @@ type manifests struct {
 
 func readManifests(t *testing.T) *manifests {
 	t.Helper()
-	files, err := filepath.Glob("../deploy/kubernetes/*.yaml")
+	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no manifests: %v", err)
 	}
@@ -169,7 +169,7 @@ func checkCommand(t *testing.T, c corev1.Container) string {
 	if len(c.Command) > 0 {
 		args = c.Command[1:]
 	}
-	help, err := os.ReadFile("../cmd/fencepost/testdata/help.txt")
+	help, err := os.ReadFile("../../cmd/fencepost/testdata/help.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 
 var write = flag.Bool("write", false, "write the table in docs/metrics.md")
 
-const page = "../docs/metrics.md"
+const page = "../../docs/metrics.md"
 
 // every is a registry in which each metric has a value.
 func every(t *testing.T) *prometheus.Registry {

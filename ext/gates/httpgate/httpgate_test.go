@@ -86,7 +86,7 @@ func TestHandler(t *testing.T) {
 
 // A script sends requests with curl: docs/exec.md has the command.
 func TestCurl(t *testing.T) {
-	page, err := os.ReadFile("../../docs/exec.md")
+	page, err := os.ReadFile("../../../docs/exec.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -184,7 +184,7 @@ func TestOptions(t *testing.T) {
 
 // The table in docs/metrics.md is what is exported: go test -run Table -write writes it.
 func TestTable(t *testing.T) {
-	const page, begin, end = "../../docs/metrics.md", "<!-- delta: written by a test -->\n", "<!-- end of delta -->\n"
+	const page, begin, end = "../../../docs/metrics.md", "<!-- delta: written by a test -->\n", "<!-- end of delta -->\n"
 	_, reg := newMetrics(t)
 	families, err := reg.Gather()
 	if err != nil {
