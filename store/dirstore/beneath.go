@@ -153,7 +153,7 @@ func (s *Store) openFile(rel string) (*os.File, error) {
 
 // openDir opens the directory at rel. The caller closes it.
 func (s *Store) openDir(rel string, flag int) (*dir, error) {
-	if rel == "." {
+	if rel == "." && (flag == searchOnly || !s.unlisted) {
 		return &dir{fd: int(s.top.Fd()), path: s.root, keep: s.top}, nil
 	}
 	fd, err := s.open(rel, flag|unix.O_DIRECTORY)

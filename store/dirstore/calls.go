@@ -3,6 +3,7 @@
 package dirstore
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 
@@ -36,13 +37,20 @@ func again(call func() error) error {
 	}
 }
 
-// openRoot opens the directory below which all others are opened.
-func (c calls) openRoot(path string) (f *os.File, err error) {
-	err = c.do("open", path, func() error {
-		f, err = os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		return err
-	})
-	return f, err
+// openRoot opens the directory below which all others are opened. Who may not list it may still get what
+// is below, on systems that can open it so: then unlisted is true.
+func (c calls) openRoot(path string) (f *os.File, unlisted bool, err error) {
+	open := func(flag int) error {
+		return c.do("open", path, func() error {
+			f, err = os.OpenFile(path, flag, 0)
+			return err
+		})
+	}
+	err = open(unix.O_RDONLY | unix.O_DIRECTORY)
+	if unlisted = errors.Is(err, unix.EACCES); unlisted {
+		err = open(searchOnly)
+	}
+	return f, unlisted, err
 }
 
 func (c calls) write(f *os.File, b []byte) error {

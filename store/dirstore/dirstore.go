@@ -27,10 +27,12 @@ type Store struct {
 	root  string   // the same without links, for errors; see top
 	top   *os.File // the root
 	is    *entry   // which directory that is
-	walks bool     // see Store.open
-	clock clock.Clock
-	calls calls
-	dirs  dirCache
+	// unlisted: top is searchOnly, since this process may not read the root.
+	unlisted bool
+	walks    bool // see Store.open
+	clock    clock.Clock
+	calls    calls
+	dirs     dirCache
 	// renameMoves: see renameMoves().
 	renameMoves bool
 
@@ -74,7 +76,7 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 	}
 	if err == nil { // else errors name the one that was asked for
 		s.root = root
-		s.top, err = s.calls.openRoot(root)
+		s.top, s.unlisted, err = s.calls.openRoot(root)
 	}
 	if err == nil {
 		s.is, err = statOf(int(s.top.Fd()))

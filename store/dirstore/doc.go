@@ -36,7 +36,14 @@
 //   - A part of a key between slashes has at most 255 bytes, and no key is
 //     another's directory ("a" and "a/b"): [store.ErrInvalid].
 //   - No symbolic link below the root is followed. A link where a directory of the
-//     store should be is [store.ErrInvalid]. Hard links and mounts are not told apart.
+//     store should be is [store.ErrInvalid]. A mount is not told from a directory.
+//   - A file that has another name elsewhere (a hard link) is an object, and keeps its mode. A lock file
+//     that has one is [store.ErrInvalid]: a copy with hard links (cp -al) leaves .fencepost out.
+//   - An empty directory is nothing. A Put of a key where one is removes it, since a process may have died
+//     between the making of a directory and of its first object. Delete removes a directory only if it has deleted the
+//     last object there.
+//   - Who may search a directory but not list it can get objects. On Linux this is true of the root, too. A List
+//     there, and an object whose writer has not made it durable, are [store.ErrDenied].
 //   - A Store does not follow its directory, nor change to another one. If the path that it was
 //     opened with leads to another directory, or to none, each request fails with
 //     [store.ErrNoBucket]: the directory was moved, deleted, or mounted over, or a link
