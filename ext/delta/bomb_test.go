@@ -32,7 +32,9 @@ func allocated(f func()) int64 {
 }
 
 // What the decoders may allocate for an input of n bytes.
-func footerBound(n int) int64     { return 2*footerMemory + 4*memoryPerByte*int64(n) }
+func footerBound(n int) int64 {
+	return min(2*footerMemory+4*memoryPerByte*int64(n), 2*maxFooterMemory)
+}
 func checkpointBound(n int) int64 { return 4 * (checkpointMemory + checkpointFactor*int64(n)) }
 
 // inChild runs a test once more, in a process that may not have more than 3 GiB of addresses. A decoder
@@ -158,7 +160,7 @@ func TestFooterBombs(t *testing.T) {
 
 // A large footer that is right is read, and what it takes is within the bound.
 func TestLargeFooterIsAffordable(t *testing.T) {
-	for _, of := range [][2]int{{1, 1}, {10, 2000}, {9000, 2}, {300, 50}} {
+	for _, of := range [][2]int{{1, 1}, {10, 2000}, {9000, 2}, {300, 50}, {9000, 20}, {10, 25_000}} {
 		end := parquetEnd(marshal(t, flat(of[0], of[1], nil)))
 		var err error
 		n := allocated(func() { _, err = decodeFooter(end, int64(len(end))) })

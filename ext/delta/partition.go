@@ -71,18 +71,7 @@ func badValue(typ, v string) (want string) {
 // they read the table.
 //
 //mutant:replace name != "" => name == "none"
-func (p *Publisher) partitioned(path string, f manifest.File) error {
-	columns := map[string]string{}
-	for _, c := range p.opts.Partition {
-		columns[c.Name] = c.Type
-	}
-	if m := p.state.meta; m != nil {
-		s, err := decodeSchema(m.Schema)
-		if err != nil {
-			return err
-		}
-		columns = m.partitions(s)
-	}
+func partitioned(columns map[string]string, path string, f manifest.File) error {
 	if name, want := badPartition(columns, f.Meta); name != "" {
 		return fmt.Errorf("%w: %s has the value %q of the partition column %s, which is %s: "+removeIt+", and add it again with a value like %s in its Meta", ErrSchema, path, f.Meta[name], name, columns[name], want)
 	}
@@ -94,7 +83,7 @@ func (m *metaData) partitions(s *schema) map[string]string {
 	columns := map[string]string{}
 	for _, name := range m.Partition {
 		if c := s.field(name); c != nil {
-			columns[name] = c.Type.Name
+			columns[name] = c.of.Name
 		}
 	}
 	return columns

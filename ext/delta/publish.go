@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,7 @@ type Publisher struct {
 	table   *table
 	sources []*source
 	state   *state // the newest that is known, or nil
+	parsed  parsed // of it
 	told    map[string]bool
 	rivals  int         // how many others seem to publish too
 	due     atomic.Bool // there is something to let go of; sources set it at the same time
@@ -450,17 +452,46 @@ func (p *Publisher) checkpoint(ctx context.Context) {
 	p.opts.Hooks.Failed(fmt.Errorf("delta: the checkpoint of version %d is not written: %w", p.state.version, err))
 }
 
+// parsed is the schema of the newest metaData that is known. Sources ask for it at the same time.
+type parsed struct {
+	mu     sync.Mutex
+	of     *metaData
+	schema *schema
+	err    error
+}
+
 // schema returns the table's schema and the columns by which it is partitioned, or those that it
 // will get.
 func (p *Publisher) schema() (have *schema, by []string, err error) {
 	if m := p.state.meta; m != nil {
-		have, err = decodeSchema(m.Schema)
-		return have, m.Partition, err
+		p.parsed.mu.Lock()
+		defer p.parsed.mu.Unlock()
+		if p.parsed.of != m {
+			p.parsed.schema, p.parsed.err = decodeSchema(m.Schema)
+			p.parsed.of = m
+		}
+		return p.parsed.schema, m.Partition, p.parsed.err
 	}
 	for _, c := range p.opts.Partition {
 		by = append(by, c.Name)
 	}
 	return newSchema(), by, nil
+}
+
+// types returns the types of the columns by which the table is partitioned, or will be.
+func (p *Publisher) types() (map[string]string, error) {
+	if m := p.state.meta; m != nil {
+		have, _, err := p.schema()
+		if err != nil {
+			return nil, err
+		}
+		return m.partitions(have), nil
+	}
+	columns := map[string]string{}
+	for _, c := range p.opts.Partition {
+		columns[c.Name] = c.Type
+	}
+	return columns, nil
 }
 
 // metaData returns the table's metaData if it must change: there is none, or some source needs
@@ -488,7 +519,7 @@ func (p *Publisher) metaData(todo []*work) (*metaData, error) {
 		w.err = err
 	}
 	switch {
-	case p.state.meta == nil && len(all.Fields) == 0:
+	case p.state.meta == nil && len(all.fields) == 0:
 		// Every source has only edits without files: there is no schema yet.
 		for _, w := range todo {
 			if w.err == nil {
@@ -511,13 +542,13 @@ func (p *Publisher) newTable(s *schema) *metaData {
 		ID: uuid.NewString(), Name: p.opts.Name, Format: provider{Provider: "parquet", Options: map[string]string{}}, Partition: []string{},
 		Config: configOf(p.opts.Retention), CreatedTime: p.opts.Clock.Wall().UnixMilli(),
 	}
-	all := newSchema(s.Fields...)
+	all := newSchema(s.fields...)
 	for _, c := range p.opts.Partition {
 		name := c.Type
 		if name == "" {
 			name = "string"
 		}
-		all.Fields = append(all.Fields, column(c.Name, dataType{Name: name}))
+		all.add(column(c.Name, dataType{Name: name}))
 		m.Partition = append(m.Partition, c.Name)
 	}
 	m.Schema = all.String()

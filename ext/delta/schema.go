@@ -1,11 +1,12 @@
 package delta
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -13,194 +14,134 @@ import (
 
 // schema is Delta's schema of a table, or of a part of one. All columns may be null.
 type schema struct {
-	Type   string  `json:"type"` // "struct"
-	Fields []field `json:"fields"`
+	fields []field
+	byName map[string]int // of each folded name
 }
 
 type field struct {
-	Name     string            `json:"name"`
-	Type     dataType          `json:"type"`
-	Nullable bool              `json:"nullable"`
-	Metadata map[string]string `json:"metadata"`
+	name string
+	of   dataType
 }
 
 // dataType is the name of a primitive type, or one of the others.
 type dataType struct {
 	Name  string
 	Group *schema
-	Array *array
+	Array *dataType // of its elements
 	Map   *mapping
 }
 
-type array struct {
-	Type         string   `json:"type"` // "array"
-	Element      dataType `json:"elementType"`
-	ContainsNull bool     `json:"containsNull"`
+type mapping struct{ key, value dataType }
+
+func newSchema(fields ...field) *schema {
+	s := &schema{byName: make(map[string]int, len(fields))}
+	for _, f := range fields {
+		s.add(f)
+	}
+	return s
 }
 
-type mapping struct {
-	Type         string   `json:"type"` // "map"
-	Key          dataType `json:"keyType"`
-	Value        dataType `json:"valueType"`
-	ContainsNull bool     `json:"valueContainsNull"`
+// add adds a field after the others. The first one of a name counts.
+func (s *schema) add(f field) {
+	key := folded(f.name)
+	if _, ok := s.byName[key]; !ok {
+		s.byName[key] = len(s.fields)
+	}
+	s.fields = append(s.fields, f)
 }
 
-// MarshalJSON writes the type as Delta's schemas have it.
-func (d dataType) MarshalJSON() ([]byte, error) {
-	switch {
-	case d.Group != nil:
-		return json.Marshal(d.Group)
-	case d.Array != nil:
-		return json.Marshal(d.Array)
-	case d.Map != nil:
-		return json.Marshal(d.Map)
-	}
-	return json.Marshal(d.Name)
-}
+func column(name string, of dataType) field { return field{name, of} }
 
-// UnmarshalJSON reads what MarshalJSON writes.
-func (d *dataType) UnmarshalJSON(b []byte) error {
-	if json.Unmarshal(b, &d.Name) == nil {
-		return nil
-	}
-	var of struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(b, &of); err != nil {
-		return err
-	}
-	switch of.Type {
-	case "struct":
-		d.Group = &schema{}
-		return json.Unmarshal(b, d.Group)
-	case "array":
-		d.Array = &array{}
-		return json.Unmarshal(b, d.Array)
-	case "map":
-		d.Map = &mapping{}
-		return json.Unmarshal(b, d.Map)
-	}
-	return fmt.Errorf("there is no type %q", of.Type)
-}
-
-func (d dataType) String() string {
-	b, err := json.Marshal(d)
-	if err != nil {
-		return err.Error()
-	}
-	return strings.Trim(string(b), `"`)
-}
-
-func newSchema(fields ...field) *schema { return &schema{Type: "struct", Fields: fields} }
-
-func column(name string, of dataType) field {
-	return field{Name: name, Type: of, Nullable: true, Metadata: map[string]string{}}
-}
-
-func decodeSchema(text string) (*schema, error) {
-	s := &schema{}
-	err := shallow(text)
-	if err == nil {
-		err = json.Unmarshal([]byte(text), s)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: the schema of the table cannot be read: %w; restore the table from a backup, or publish to a new place", ErrDamaged, err)
-	}
-	return s, nil
-}
-
-// shallow refuses JSON with more levels than the schema of a file can have. Each level is read again for
-// each one above it.
-func shallow(text string) error {
-	depth, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"':
-			quoted = !quoted
-		case quoted && c == '\\':
-			i++
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > 4*maxLevels {
-				return fmt.Errorf("it has more than %d levels", 4*maxLevels)
-			}
-		case c == '}' || c == ']':
-			depth--
+// folded returns the same for names that differ only in case.
+func folded(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
+			least = min(least, o)
 		}
-	}
-	return nil
-}
-
-func (s *schema) String() string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
+		return least
+	}, name)
 }
 
 // field returns a field by its name. Delta's names differ not only in case.
 func (s *schema) field(name string) *field {
-	for i := range s.Fields {
-		if strings.EqualFold(s.Fields[i].Name, name) {
-			return &s.Fields[i]
-		}
+	if i, ok := s.byName[folded(name)]; ok {
+		return &s.fields[i]
 	}
 	return nil
 }
 
+// maxSchema bounds the schema that the files of a table need, as JSON, in bytes. The columns by which a
+// table is partitioned come to that.
+const maxSchema = 2 << 20
+
 // merge returns a schema that has the columns of both. It returns s itself if that has all.
-func (s *schema) merge(o *schema) (*schema, error) { return s.mergeAt("", o) }
+//
+// guard:delta-schema-fits. The schema of a table has at most as many bytes as a text of a checkpoint may
+// have. A file whose columns would make it longer is not taken. Without this check: somebody commits files
+// with ever more columns; the schema gets longer than 4 MiB; the publisher writes it into a checkpoint, and
+// deletes the commits before that; nobody can read the checkpoint, or the table.
+//
+//mutant:replace n > maxSchema => n < 0
+func (s *schema) merge(o *schema) (*schema, error) {
+	all, err := s.mergeAt("", o)
+	if err != nil || all == s {
+		return all, err
+	}
+	if n := len(all.String()); n > maxSchema {
+		return nil, fmt.Errorf("%w: all columns together take %d bytes in the schema of the table, and at most %d are possible: write fewer columns, or shorter names", ErrSchema, n, maxSchema)
+	}
+	return all, nil
+}
 
 func (s *schema) mergeAt(path string, o *schema) (*schema, error) {
 	merged := s
 	edit := func() *schema {
 		if merged == s {
-			merged = newSchema(slices.Clone(s.Fields)...)
+			merged = &schema{slices.Clone(s.fields), maps.Clone(s.byName)}
 		}
 		return merged
 	}
-	for _, f := range o.Fields {
-		have := s.field(f.Name)
+	for _, f := range o.fields {
+		have := s.field(f.name)
 		switch {
 		case have == nil:
-			edit().Fields = append(edit().Fields, f)
+			edit().add(f)
 			continue
-		case have.Name != f.Name:
-			return nil, fmt.Errorf("%w: the column %s%s is called %s%s in the table, and Delta knows no case: call it %s%s", ErrSchema, path, f.Name, path, have.Name, path, have.Name)
+		case have.name != f.name:
+			return nil, fmt.Errorf("%w: the column %s%s is called %s%s in the table, and Delta knows no case: call it %s%s", ErrSchema, path, f.name, path, have.name, path, have.name)
 		}
-		both, err := have.Type.merge(path+f.Name, f.Type)
+		both, changed, err := have.of.merge(path+f.name, f.of)
 		if err != nil {
 			return nil, err
 		}
-		if both.String() != have.Type.String() {
-			edit().field(f.Name).Type = both
+		if changed {
+			edit().field(f.name).of = both
 		}
 	}
 	return merged, nil
 }
 
-func (d dataType) merge(path string, o dataType) (dataType, error) {
-	var err error
+// merge returns a type that has the columns of both, and whether that is another type than d.
+func (d dataType) merge(path string, o dataType) (all dataType, changed bool, err error) {
 	switch {
 	case d.Group != nil && o.Group != nil:
-		var g *schema
-		g, err = d.Group.mergeAt(path+".", o.Group)
-		return dataType{Group: g}, err
+		g, err := d.Group.mergeAt(path+".", o.Group)
+		return dataType{Group: g}, g != d.Group, err
 	case d.Array != nil && o.Array != nil:
-		a := *d.Array
-		a.Element, err = d.Array.Element.merge(path+".element", o.Array.Element)
-		return dataType{Array: &a}, err
+		e, changed, err := d.Array.merge(path+".element", *o.Array)
+		return dataType{Array: &e}, changed, err
 	case d.Map != nil && o.Map != nil:
-		m := *d.Map
-		if m.Key, err = d.Map.Key.merge(path+".key", o.Map.Key); err == nil {
-			m.Value, err = d.Map.Value.merge(path+".value", o.Map.Value)
+		key, one, err := d.Map.key.merge(path+".key", o.Map.key)
+		if err != nil {
+			return d, false, err
 		}
-		return dataType{Map: &m}, err
-	case d.String() == o.String():
-		return d, nil
+		value, two, err := d.Map.value.merge(path+".value", o.Map.value)
+		return dataType{Map: &mapping{key, value}}, one || two, err
+	case d.Name != "" && d.Name == o.Name:
+		return d, false, nil
 	}
-	return d, fmt.Errorf("%w: the column %s is %s, and %s in the table; a column keeps its type: write another column", ErrSchema, path, o, d)
+	return d, false, fmt.Errorf("%w: the column %s is %s, and %s in the table; a column keeps its type: write another column", ErrSchema, path, o, d)
 }
 
 // badNames are characters that Parquet readers do not take in the name of a column.
@@ -222,9 +163,9 @@ func groupOf(path string, n parquet.Node) (*schema, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Fields = append(s.Fields, column(f.Name(), t))
+		s.add(column(f.Name(), t))
 	}
-	if len(s.Fields) == 0 {
+	if len(s.fields) == 0 {
 		return nil, fmt.Errorf("%w: %q has no columns", ErrSchema, path)
 	}
 	return s, nil
@@ -256,7 +197,7 @@ func typeOf(path string, n parquet.Node) (dataType, error) {
 func listOf(path string, n parquet.Node) (dataType, error) {
 	if f := n.Fields(); len(f) == 1 && f[0].Repeated() && !f[0].Leaf() && len(f[0].Fields()) == 1 {
 		element, err := typeOf(path+".element", f[0].Fields()[0])
-		return dataType{Array: &array{Type: "array", Element: element, ContainsNull: true}}, err
+		return dataType{Array: &element}, err
 	}
 	return dataType{}, fmt.Errorf("%w: the LIST %s has not the three levels that Parquet's format prescribes", ErrSchema, path)
 }
@@ -268,7 +209,7 @@ func mapOf(path string, n parquet.Node) (dataType, error) {
 			return dataType{}, err
 		}
 		value, err := typeOf(path+".value", f[0].Fields()[1])
-		return dataType{Map: &mapping{Type: "map", Key: key, Value: value, ContainsNull: true}}, err
+		return dataType{Map: &mapping{key, value}}, err
 	}
 	return dataType{}, fmt.Errorf("%w: the MAP %s has not the levels that Parquet's format prescribes", ErrSchema, path)
 }

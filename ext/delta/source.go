@@ -359,11 +359,13 @@ func (s *source) readFooters(ctx context.Context, p *Publisher, steps []step) (b
 		todo = append(todo, st.add...)
 	}
 	bad = map[string]error{}
-	if p.state.meta != nil && len(p.state.meta.Partition) > 0 || len(p.opts.Partition) > 0 {
-		for _, f := range todo {
-			if err := p.partitioned(s.path(f.Key), f); err != nil {
-				bad[f.Key] = err
-			}
+	types, err := p.types()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range todo {
+		if err := partitioned(types, s.path(f.Key), f); err != nil {
+			bad[f.Key] = err
 		}
 	}
 	found, failed := make([]*footer, len(todo)), make([]error, len(todo))
