@@ -125,29 +125,6 @@ func encodeCommit(actions []action) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// decodeCommit reads the actions of a commit. It leaves out actions of a kind that this package does
-// not know: the state does not fit then, unless they change nothing.
-func decodeCommit(key string, body []byte) ([]action, error) {
-	var actions []action
-	n, some := 0, false
-	for line := range bytes.SplitSeq(body, []byte("\n")) {
-		if n++; len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		var a action
-		if err := json.Unmarshal(line, &a); err != nil {
-			return nil, fmt.Errorf("%w: %s, line %d: %w", ErrDamaged, key, n, err)
-		}
-		if some = true; a != (action{}) {
-			actions = append(actions, a)
-		}
-	}
-	if !some {
-		return nil, fmt.Errorf("%w: %s has no action", ErrDamaged, key)
-	}
-	return actions, nil
-}
-
 // proofOf returns the proof of a commit, and who wrote it if it has none.
 func proofOf(actions []action) (p *proof, by string) {
 	for _, a := range actions {

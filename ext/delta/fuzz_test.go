@@ -89,7 +89,7 @@ func FuzzCommit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var actions []action
 		var err error
-		if n := allocated(func() { actions, err = decodeCommit("key", body) }); n > 1<<20+100*int64(len(body)) {
+		if n := allocated(func() { actions, err = decodeCommit("key", body) }); n > 2*(commitMemory+commitFactor*int64(len(body))) {
 			t.Errorf("%d bytes took %d", len(body), n)
 		}
 		if err != nil {

@@ -1,7 +1,6 @@
 package delta
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,16 +19,15 @@ import (
 )
 
 const (
-	// maxCommit and maxCheckpoint bound these objects, in bytes.
-	maxCommit     = 512 << 20
-	maxCheckpoint = 2 << 30
+	// maxCheckpoint bounds a checkpoint, in bytes.
+	maxCheckpoint = 512 << 20
 	// loadTries bounds how often a load begins again because versions were deleted while it
 	// read them.
 	loadTries = 8
 	// atOnce is how many objects are read at the same time, and bytesAtOnce how many bytes, if
 	// that is more than one object.
 	atOnce      = 16
-	bytesAtOnce = 64 << 20
+	bytesAtOnce = 32 << 20
 )
 
 // table is the Delta log in a store.
@@ -212,25 +210,12 @@ func (t *table) base(ctx context.Context, l *listing, version int64) (*state, er
 	return s, fits(version, proof, s.proof())
 }
 
-// maxInfo is how many bytes the first line of a commit has at most, which proves the state.
-const maxInfo = 4 << 10
-
-// proof reads only the proof of a commit. The first one of a table may name a million files.
-func (t *table) proof(ctx context.Context, l *listing, version int64) ([]action, error) {
-	head, err := t.read(ctx, l.commits[version], &store.ReadOptions{Length: maxInfo, Settle: t.settle})
-	if err != nil {
-		return nil, err
-	}
-	line, _, whole := bytes.Cut(head, []byte("\n"))
-	if !whole || !bytes.HasPrefix(line, []byte(`{"commitInfo"`)) {
-		return t.commit(ctx, l, version) // another program has written it
-	}
-	return decodeCommit(commitKey(version), line)
-}
-
 func fits(version int64, actions []action, got proof) error {
 	want, by := proofOf(actions)
 	if want == nil {
+		if by == "" {
+			by = "another program"
+		}
 		return fmt.Errorf("%w: %s is by %q; restore the table to version %d by deleting what comes after it, or publish to a new place", ErrForeign, commitKey(version), by, version-1)
 	}
 	if want.Files != got.Files || want.Sum != got.Sum {
@@ -303,7 +288,7 @@ func (s *state) step(actions []action) error {
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, commitKey(version), err)
 	}
 	if !s.protocol.ours() {
-		return fmt.Errorf("%w: %s sets the protocol %+v, which this program does not know; restore the table to version %d by deleting what comes after it, or publish to a new place", ErrForeign, commitKey(version), *s.protocol, version-1)
+		return fmt.Errorf("%w: %s sets the protocol %+v, which this program does not know; restore the table to version %d by deleting what comes after it, or publish to a new place", ErrForeign, commitKey(version), given(s.protocol), version-1)
 	}
 	// guard:delta-fits. A commit says how many files the table has after it, and has a checksum of
 	// the whole state. A publisher uses a state only if both fit the last commit. Without this check:
@@ -313,14 +298,6 @@ func (s *state) step(actions []action) error {
 	//
 	//mutant:replace fits(version, actions, s.proof()) => fits(version, actions, *p)
 	return fits(version, actions, s.proof())
-}
-
-func (t *table) commit(ctx context.Context, l *listing, version int64) ([]action, error) {
-	body, err := t.read(ctx, l.commits[version], &store.ReadOptions{Limit: maxCommit, Settle: t.settle})
-	if err != nil {
-		return nil, err
-	}
-	return decodeCommit(commitKey(version), body)
 }
 
 // read reads an object of the Delta log that a listing has shown.
@@ -355,6 +332,12 @@ func (t *table) create(ctx context.Context, s *state, operation string, actions 
 	}
 	if len(body) > maxCommit {
 		return false, fmt.Errorf("delta: version %d has %d bytes; at most %d are possible; compact the table's files first", s.version+1, len(body), maxCommit)
+	}
+	unreadable := func(line int, err error) error {
+		return fmt.Errorf("delta: version %d could not be read again: line %d: %w; compact the table's files first", s.version+1, line, err)
+	}
+	if err := affordable(body, unreadable); err != nil {
+		return false, err
 	}
 	// guard:delta-create. A Delta version is created only if it is absent, and is never overwritten.
 	// Without this condition: publishers A and B of different logs both compute version 8; A creates
