@@ -49,7 +49,7 @@ func New(st store.Store, prefix string, opts *Options) (*Elector, error) {
 		return nil, err
 	}
 	traits := st.Traits()
-	if what := layout.OwnedElection(traits.Name, prefix); what != "" {
+	if what := layout.OwnedElection(prefix); what != "" {
 		return nil, fmt.Errorf("%w: the prefix %s: the name %q belongs to logs, backups and groups, and locks there could destroy one; give the election another prefix, such as lock", ErrOptions, prefix, what)
 	}
 	o, err := opts.withDefaults(traits)

@@ -21,3 +21,16 @@ func TestNamesOfLogs(t *testing.T) {
 		}
 	}
 }
+
+// A log may be in a place with any name: who leads there can be read, and somebody can lead.
+func TestPlacesOfAnyName(t *testing.T) {
+	for _, place := range []string{
+		"mem://home/.fencepost/orders", "mem://b/.fencepost-prod/orders", "mem://b/group/member", "mem://b/group/call", "mem://b/group/ready/orders", "mem://b/file/_delta_log", "mem://b/data/1", "mem://b/manifest", "mem://b/partition/000001",
+	} {
+		for _, prefix := range []string{"lock", "compactor-lock"} {
+			if _, err := leader.New(memstore.New(&memstore.Options{Name: place}), prefix, nil); err != nil {
+				t.Errorf("%s, %s: %v", place, prefix, err)
+			}
+		}
+	}
+}

@@ -31,6 +31,13 @@ func TestNamesOfLogs(t *testing.T) {
 		fixture.WantErr(t, second(register.Open(t.Context(), st, key, fence.NewToken(1), nil)), register.ErrOptions, "use another key")
 		fixture.WantErr(t, second(register.Take(t.Context(), st, key, nil)), register.ErrOptions, key)
 	}
+	sec, err := store.Sub(f, "lake/sales")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, st := range map[string]store.Store{"_delta_log/_last_checkpoint": sec, "x/_delta_log/00000000000000000000.json": sec, "grp/partition/000001": f, "grp/compactors": f, "orders/.fencepost/tmp/x": f} {
+		fixture.WantErr(t, second(register.Take(t.Context(), st, key, nil)), register.ErrOptions, "use another key")
+	}
 	if n := f.Counts().Of("", ""); n != 0 {
 		t.Errorf("%d requests", n)
 	}

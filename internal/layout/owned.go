@@ -17,6 +17,9 @@ const (
 	groupDir, partitionsDir, compactorsDir = "group", "partition", "compactors"
 )
 
+// deltaDir is the folder of a Delta table's log, in any place.
+var deltaDir = strings.TrimPrefix(DeltaPrefix, FilePrefix)
+
 // Pass is what a store shows that this module uses for a register among a log's own names. No other module can
 // name the type.
 type Pass struct{}
@@ -46,18 +49,23 @@ func fileName(s string) bool {
 
 func dir(prefix string) part { return is(strings.TrimSuffix(prefix, "/")) }
 
+func partition(s string) bool {
+	return len(s) == 6 && strings.Trim(s, "0123456789") == ""
+}
+
 // pattern is how an own key looks, part by part. A key collides with it if the parts that both have are alike: then it
 // is such a key, a folder of one, or lies below one.
 type pattern struct {
 	parts []part
-	// least is how many parts a key must have of it, and local how many of these the key itself must have, and not the
-	// place of the store. They spare names that people give to other things.
-	least, local int
+	// least is how many parts a key must have of it. It spares names that people give to other things.
+	least int
+	// folder says that what is called so is only ever a folder: what lies below one does not collide.
+	folder bool
 }
 
 // own are the keys of logs, backups, groups and stores for files.
 var own = func() (all []pattern) {
-	add := func(parts ...part) { all = append(all, pattern{parts: parts, least: 1, local: 1}) }
+	add := func(parts ...part) { all = append(all, pattern{parts: parts, least: 1}) }
 	role, candidate := is(string(Writer), string(Compactor)), CandidateKey("")
 	for _, kind := range Kinds() {
 		switch kind {
@@ -75,9 +83,8 @@ var own = func() (all []pattern) {
 			add(is(kind), document(isUUID))
 		case KindFile:
 			add(is(kind), number, fileName)
-			add(is(kind), dir(strings.TrimPrefix(DeltaPrefix, FilePrefix)), anything)
 		case KindConsumer:
-			all = append(all, pattern{parts: []part{is(kind), document(consumerName.MatchString)}, least: 1, local: 2})
+			add(is(kind), document(consumerName.MatchString))
 		case KindTmp:
 			add(is(kind), isUUID)
 		}
@@ -87,8 +94,12 @@ var own = func() (all []pattern) {
 	add(is(groupDir), is("member", "call", "assign", "ready", "ack"), anything)
 	add(is(groupDir), is("call", "ready", "ack"), identity, anything)
 	add(is(groupDir), is("ack"), identity, number, anything)
-	// In a second store for files.
-	all = append(all, pattern{parts: []part{identity, number, fileName}, least: 2, local: 1})
+	for _, parts := range [][]part{{is(partitionsDir), partition}, {is(compactorsDir)}} {
+		all = append(all, pattern{parts: parts, least: 1, folder: true})
+	}
+	// In a second store for files, or in any other place to which a table is published.
+	add(dir(deltaDir), anything)
+	all = append(all, pattern{parts: []part{identity, number, fileName}, least: 2})
 	add(is(SharedDir), document(identity))
 	add(is(SharedDir), is(KindTmp), isUUID)
 	return all
@@ -98,7 +109,7 @@ var own = func() (all []pattern) {
 var names = func() []string {
 	all := []string{
 		FormatKey, BackupKey, groupDir, partitionsDir, compactorsDir, SharedDir,
-		strings.TrimSuffix(strings.TrimPrefix(DeltaPrefix, FilePrefix), "/"),
+		strings.TrimSuffix(deltaDir, "/"),
 	}
 	return append(all, Folders()...)
 }()
@@ -111,9 +122,12 @@ func Folders() []string {
 // dirReserved is the folder in which a store in a directory keeps what is its own.
 const dirReserved = ".fencepost"
 
+// reserved reports whether a part of a key is that folder, or escaped from being it.
+func reserved(s string) bool { return strings.TrimRight(s, "%") == dirReserved }
+
 // Owned returns which part of a key belongs to a log, a backup, a group or a store for files, empty if none does. Place is
 // what the store calls itself ([store.Traits].Name): a store may be opened within a log, and a log may lie below any
-// folder of a key.
+// folder of a key. The place alone is never a reason: a folder of any name can have a log or a register.
 //
 // guard:own-names. A register or an election uses no key that can be an object of a log. It also uses
 // no folder of such a key, and nothing below one. Without this check: a log ends in slot 1/2; a script
@@ -122,21 +136,35 @@ const dirReserved = ".fencepost"
 //
 //mutant:replace collides(place, key, own) => ""
 func Owned(place, key string) string {
-	first, _, _ := strings.Cut(strings.ToLower(key), "/")
-	if slices.Contains(names, first) {
-		return first
+	if what := firstOf(key); what != "" && !ofLease(key) {
+		return what
 	}
 	return collides(place, key, own)
 }
 
-// OwnedElection is Owned for an election whose keys begin with prefix. The locks of a log are an election's.
-func OwnedElection(place, prefix string) string {
-	first, _, _ := strings.Cut(strings.ToLower(prefix), "/")
-	if slices.Contains(names, first) && prefix != LockPrefix && prefix != CompactorLockPrefix {
+// firstOf returns the first part of a key if a log, a backup, a group or a store for files has one that is called so.
+func firstOf(key string) string {
+	first, _, _ := strings.Cut(strings.ToLower(key), "/")
+	if slices.Contains(names, first) {
 		return first
 	}
+	return ""
+}
+
+// ofLease reports whether a key is that of a lock for Kubernetes, in a namespace that may be called like a folder of a log.
+// Nothing of a log is called so but positions of consumers.
+func ofLease(key string) bool {
+	return strings.HasSuffix(key, ".lease.json") || strings.HasSuffix(key, ".epoch.json")
+}
+
+// OwnedElection is Owned for an election whose keys begin with prefix. The locks of a log are an election's. It asks for no
+// place: whoever only reads who leads must be told wherever the log is, and only lock/ and compactor-lock/ begin the keys there.
+func OwnedElection(prefix string) string {
+	if what := firstOf(prefix); what != "" && prefix != LockPrefix && prefix != CompactorLockPrefix {
+		return what
+	}
 	for _, key := range []string{NumberedKey(prefix, 1), CandidateKey(prefix)} {
-		if what := collides(place, key, foreign); what != "" {
+		if what := collides("", key, foreign); what != "" {
 			return what
 		}
 	}
@@ -150,16 +178,17 @@ var foreign = slices.DeleteFunc(slices.Clone(own), func(p pattern) bool { return
 func collides(place, key string, own []pattern) string {
 	_, folders, _ := strings.Cut(strings.ToLower(place), "://") // own names need no escapes, so those in it do not matter
 	above := strings.FieldsFunc(folders, func(r rune) bool { return r == '/' })
-	all := append(above, strings.Split(strings.ToLower(key), "/")...) // a file system may ignore case
+	parts := strings.Split(strings.ToLower(key), "/") // a file system may ignore case
+	if slices.ContainsFunc(parts, reserved) {
+		return dirReserved
+	}
+	all := slices.Concat(above, parts)
 	for from := range all {
-		if strings.HasPrefix(all[from], dirReserved) {
-			return dirReserved
-		}
-		inPlace := max(len(above)-from, 0)
 		for _, p := range own {
-			n := min(len(p.parts), len(all)-from)
+			left := len(all) - from
+			n := min(len(p.parts), left)
 			// A store's place is a folder, so no object ends within it.
-			if inPlace >= len(p.parts) || n < p.least || n-inPlace < min(p.local, n) {
+			if len(above)-from >= n || n < p.least || p.folder && left > n {
 				continue
 			}
 			alike := true

@@ -41,7 +41,7 @@ func TestOwned(t *testing.T) {
 		parts := strings.Split(key, "/")
 		for i := 1; i < len(parts); i++ {
 			place := "file:///logs/orders/" + strings.Join(parts[:i], "/")
-			if k := strings.Join(parts[i:], "/"); Owned(place, k) == "" && parts[0] != KindConsumer {
+			if k := strings.Join(parts[i:], "/"); Owned(place, k) == "" {
 				t.Errorf("%s is free in %s", k, place)
 			}
 			// Each folder of the key: as an object it would be in the way.
@@ -51,7 +51,7 @@ func TestOwned(t *testing.T) {
 		}
 	}
 	for _, first := range []string{
-		"data", "lock", "compactor-lock", "manifest", "segment", "list", "pin", "file", "consumer", "tmp", "group", "partition", "compactors", "_fencepost", "_delta_log", ".fencepost", ".fencepost%", "format.json", "backup.json",
+		"data", "lock", "compactor-lock", "manifest", "segment", "list", "pin", "file", "consumer", "tmp", "group", "partition", "compactors", "_fencepost", "_delta_log", ".fencepost", ".fencepost%", ".FENCEPOST%%", "format.json", "backup.json",
 	} {
 		for _, key := range []string{first, first + "/latest"} {
 			if Owned("mem://", key) == "" {
@@ -61,7 +61,9 @@ func TestOwned(t *testing.T) {
 	}
 	for place, key := range map[string]string{
 		"file:///srv/log": "orders/.fencepost/lock/list", "s3://bucket": "orders/data", "mem://data": FormatNumber(1) + "/" + FormatNumber(1),
-		"file:///srv/log/data/" + FormatNumber(1): FormatNumber(2), "file:///srv/.fencepost/tmp": "x",
+		"file:///srv/log/data/" + FormatNumber(1): FormatNumber(2), "file:///srv/consumer": "state.json", "s3://lake": "sales/_delta_log/00000000000000000000.json", "s3://lake/sales": "x/_delta_log",
+		"s3://lake/sales/_delta_log": "x", "s3://groups": "grp/partition/000001", "s3://groups/grp": "x/partition", "s3://groups/grp/partition": "000001", "mem://group": "x/compactors",
+		"mem://lease": "consumer/x.lease.json", "mem://lease/consumer": "x.epoch.json", "mem://lease/log": "group/member/x.lease.json", "mem://below": "format.json/x.lease.json",
 	} {
 		if Owned(place, key) == "" {
 			t.Errorf("%s is free in %s", key, place)
@@ -69,8 +71,11 @@ func TestOwned(t *testing.T) {
 	}
 	for _, c := range [][2]string{
 		{"s3://bucket", "latest"}, {"s3://data", "latest"}, {"file:///data", "latest"}, {"file:///tmp/x", "latest.json"}, {"file:///tmp/" + someID, "latest.json"}, {"file:///srv/lock", "latest"},
-		{"file:///srv/consumer", "state.json"}, {"s3://bucket/partition/000001", "latest"}, {"s3://bucket", "reports/" + id}, {"s3://bucket", "reports/" + someID + ".json"},
-		{"s3://bucket", "reports/data/latest"}, {"s3://bucket/group", "latest"}, {"mem://", "metadata/x"}, {"mem://", "formats.json"},
+		{"s3://bucket/partition/000001", "latest"}, {"s3://bucket", "reports/" + id}, {"s3://bucket", "reports/" + someID + ".json"},
+		{"s3://bucket", "reports/data/latest"}, {"s3://bucket/group", "latest"}, {"s3://bucket", "team/partition/000001/latest"}, {"s3://bucket", "team/compactors/latest"},
+		{"file:///home/u/.fencepost/orders", "latest"}, {"s3://b/.fencepost-prod/orders", "latest"}, {"s3://b", ".fencepost-prod/latest"}, {"s3://b", "data/indexer.lease.json"}, {"s3://b", "data/indexer.epoch.json"},
+		{"s3://b", "group/controller.lease.json"}, {"s3://b", "data/group/tmp/x.lease.json"}, {"s3://b/consumer/x", "latest.json"}, {"s3://b/group/member/x", "latest.json"}, {"s3://b", "format.json.lease.json"},
+		{"mem://", "metadata/x"}, {"mem://", "formats.json"},
 	} {
 		if what := Owned(c[0], c[1]); what != "" {
 			t.Errorf("%s in %s is said to belong to %s", c[1], c[0], what)
@@ -83,18 +88,18 @@ func TestOwnedElection(t *testing.T) {
 		"data/", "manifest/", "consumer/", "pin/", "file/", "file/_delta_log/", "tmp/", "lock/x/", "compactor-lock/x/", "group/", "group/member/", "partition/000001/", "compactors/", "orders/manifest/", "orders/consumer/",
 		"format.json/", "backup.json/", "_fencepost/", "orders/file/_delta_log/", "orders/.fencepost/",
 	} {
-		if OwnedElection("s3://bucket", prefix) == "" {
+		if OwnedElection(prefix) == "" {
 			t.Errorf("%s is free", prefix)
 		}
 	}
-	for _, c := range [][2]string{
-		{"s3://bucket", LockPrefix}, {"s3://bucket/orders", CompactorLockPrefix}, {"s3://bucket", "orders/lock/"}, {"s3://bucket", "election/"}, {"file:///data", "lock/"}, {"file:///tmp/x", "lock/"}, {"file:///srv/lock", "jobs/"},
-	} {
-		if what := OwnedElection(c[0], c[1]); what != "" {
-			t.Errorf("%s in %s is said to belong to %s", c[1], c[0], what)
+	for _, prefix := range []string{LockPrefix, CompactorLockPrefix, "orders/lock/", "election/", "jobs/", ".fencepost-prod/"} {
+		if what := OwnedElection(prefix); what != "" {
+			t.Errorf("%s is said to belong to %s", prefix, what)
 		}
 	}
-	if OwnedElection("file:///log/file", "_delta_log/") == "" || OwnedElection("s3://bucket", "orders/partition/000001/manifest/") == "" {
-		t.Error("an election within a log")
+	for _, prefix := range []string{"_delta_log/", "sales/_delta_log/", "orders/partition/000001/manifest/"} {
+		if OwnedElection(prefix) == "" {
+			t.Errorf("%s is free", prefix)
+		}
 	}
 }
