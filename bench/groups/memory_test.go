@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store"
+	_ "github.com/fencepost/fencepost/store/dirstore" // file://
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/writer"
 )

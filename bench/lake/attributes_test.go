@@ -14,7 +14,7 @@ import (
 // test and key.
 func attributes(t *testing.T, run string, args ...string) map[string]float64 {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-C", "../../delta", "-count=1", "-v", "-run", run, "."}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-C", "../../ext/delta", "-count=1", "-v", "-run", run, "."}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
