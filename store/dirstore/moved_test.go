@@ -81,6 +81,10 @@ func tree(t *testing.T, dir string) (all []string) {
 
 // moving are the operations of a store that are asked after its root is another one.
 var moving = slices.Concat(operations, []operation{
+	{"create beside another", "", "", func(t *testing.T, s *Store, _ store.Version) error {
+		_, err := s.Put(t.Context(), "d/new", nil, &store.PutOptions{If: store.IfAbsent()})
+		return err
+	}},
 	{"delete nothing", "", "", func(t *testing.T, s *Store, _ store.Version) error { return s.Delete(t.Context(), "none") }},
 	{"get", "", "", func(t *testing.T, s *Store, _ store.Version) error { return got(s.Get(t.Context(), "k", nil)) }},
 	{"get nothing", "", "", func(t *testing.T, s *Store, _ store.Version) error { return got(s.Get(t.Context(), "none", nil)) }},
@@ -218,7 +222,7 @@ func TestRootByAnotherPath(t *testing.T) {
 					!errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrNotModified) {
 					t.Errorf("%s, %s: %v", what, op.name, err)
 				}
-				if err := s.Delete(t.Context(), "k", "d/k", "a/b/c"); err != nil {
+				if err := s.Delete(t.Context(), "k", "d/k", "d/new", "a/b/c"); err != nil {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
