@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/contact"
 	"github.com/fencepost/fencepost/store/probe"
@@ -179,6 +180,7 @@ func newRunning(st store.Store, opts *RunOptions, work func(ctx context.Context,
 	if r.logger == nil {
 		r.logger = zaptoslog.New(slog.Default().Handler(), zap.IncreaseLevel(zap.WarnLevel))
 	}
+	r.logger = sink.Logger(r.logger)
 	r.filesKnown.Store(store.IsNil(r.writer.Files))
 	r.group.Logger = cmp.Or(r.group.Logger, r.logger.Named("group"))
 	r.writer.Logger = cmp.Or(r.writer.Logger, r.logger.Named("writer"))

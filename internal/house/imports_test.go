@@ -275,6 +275,8 @@ func TestHouseOfLoggers(t *testing.T) {
 			t.Error(err)
 		} else if strings.Contains(string(b), "zap.NewNop()") {
 			t.Errorf("%s: resolve a Logger with sink.Logger, not with zap.NewNop", s.path)
+		} else if strings.Contains(string(b), "= zaptoslog.New(") && !strings.Contains(string(b), "sink.Logger(") {
+			t.Errorf("%s: pass the default of a Logger to sink.Logger", s.path)
 		}
 	}
 }
