@@ -124,7 +124,7 @@ func TestFooterBombs(t *testing.T) {
 		"empty elements":               list(1, thriftStruct, millions, empty),
 		"empty row groups":             list(3, thriftStruct, millions, empty),
 		"empty metadata":               list(4, thriftStruct, millions, empty),
-		"empty columns":                append(list(3, thriftStruct, 1, nil)[:5], append(binary.AppendUvarint([]byte{0x19, 0xfc}, millions), append(empty, 0, 0)...)...),
+		"empty columns":                append(list(3, thriftStruct, 1, nil)[:5], append(binary.AppendUvarint([]byte{0x19, 0xfc}, millions), make([]byte, millions+2)...)...),
 		"a text of 2 billion":          append([]byte{0x15, 2, 0x58}, binary.AppendUvarint(nil, math.MaxInt32)...),
 		"a map of 2 billion":           append(unknown(thriftMap), binary.AppendUvarint(nil, math.MaxInt32)...),
 		"empty texts":                  append(append(binary.AppendUvarint(append(unknown(thriftList), 0xf0|thriftBinary), millions), text...), 0),

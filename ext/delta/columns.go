@@ -311,7 +311,7 @@ func (c *fileColumn) page() error {
 	default:
 		return nil // an index
 	}
-	c.chunk.values -= int64(h.values)
+	c.chunk.values -= h.values
 	c.left = int(h.values)
 	c.vals, err = newValues(values, c.kind, h.encoding, c.left, c.dictionary)
 	return err

@@ -53,7 +53,7 @@ func (r *rowReader) columns(name string, n, repeated int, kinds ...int64) []*fil
 // one reads the value that a row has; false if it is null.
 func (r *rowReader) one(name string, kinds ...int64) (v value, ok bool) {
 	for _, c := range r.columns(name, 1, 0, kinds...) {
-		there := false
+		var there bool
 		if there, r.err = c.peek(); r.err == nil && !there {
 			r.err = c.wrong(errCut)
 		}

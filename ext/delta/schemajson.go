@@ -51,7 +51,7 @@ func (d dataType) append(b []byte) []byte {
 }
 
 func appendText(b []byte, s string) []byte {
-	text, _ := json.Marshal(s) // a text always has JSON
+	text, _ := json.Marshal(s) //nolint:errchkjson // a text always has JSON
 	return append(b, text...)
 }
 

@@ -85,7 +85,7 @@ func (s *Store) open(rel string, flag int) (fd int, err error) {
 			}
 			// Which one is it? Nothing may be created for the answer.
 			fd, walked := walk(root, rel, unix.O_RDONLY|unix.O_NONBLOCK)
-			if e := (*notFollowed)(nil); errors.As(walked, &e) {
+			if e := (*linkAtError)(nil); errors.As(walked, &e) {
 				return &linkError{s.at(e.rel)}
 			}
 			if walked == nil {
@@ -94,7 +94,7 @@ func (s *Store) open(rel string, flag int) (fd int, err error) {
 			return err
 		}
 		fd, err = walk(root, rel, flag)
-		if e := (*notFollowed)(nil); errors.As(err, &e) {
+		if e := (*linkAtError)(nil); errors.As(err, &e) {
 			return &linkError{s.at(e.rel)}
 		}
 		return err
@@ -102,10 +102,10 @@ func (s *Store) open(rel string, flag int) (fd int, err error) {
 	return fd, err
 }
 
-// notFollowed: a link is at rel.
-type notFollowed struct{ rel string }
+// linkAtError: a link is at rel.
+type linkAtError struct{ rel string }
 
-func (e *notFollowed) Error() string { return e.rel + " is a symbolic link" }
+func (e *linkAtError) Error() string { return e.rel + " is a symbolic link" }
 
 // walk opens what is at rel, one directory after the other.
 func walk(root int, rel string, flag int) (int, error) {
@@ -127,7 +127,7 @@ func walk(root int, rel string, flag int) (int, error) {
 		if err != nil {
 			// Systems have different errors for a link.
 			if e, statErr := statAt(dir, part); statErr == nil && e.mode.Type() == fs.ModeSymlink {
-				err = &notFollowed{path.Join(parts[:i+1]...)}
+				err = &linkAtError{path.Join(parts[:i+1]...)}
 			}
 		}
 		if dir != root {

@@ -31,7 +31,7 @@ func (c calls) do(call, path string, f func() error) error {
 // again repeats a system call that a signal has interrupted.
 func again(call func() error) error {
 	for {
-		if err := call(); err != unix.EINTR {
+		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (c calls) tryLock(fd int, path string, how int) (ok bool, err error) {
 	err = c.do("flock", path, func() error {
 		err := again(func() error { return unix.Flock(fd, how|unix.LOCK_NB) })
 		ok = err == nil
-		if err == unix.EWOULDBLOCK {
+		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil
 		}
 		return err

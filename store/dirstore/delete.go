@@ -30,7 +30,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	if err != nil {
 		return s.failure("delete", keys[0], err)
 	}
-	defer list.Close()
+	defer list.close()
 	var dirs []string // each once, in order
 	emptied := map[string]bool{}
 	for i, key := range keys {
@@ -81,7 +81,7 @@ func (s *Store) deleteOne(ctx context.Context, list *lockFile, key, rel string) 
 	if err != nil {
 		return false, err
 	}
-	defer lock.Close()
+	defer lock.close()
 	// Both or none: a delete that waits for a stopped lister must not block swaps.
 	unlock, err := s.lockAll(ctx, lock, list)
 	if err != nil {

@@ -173,7 +173,7 @@ func (s *Store) prepare() error {
 	if err != nil {
 		return err
 	}
-	_ = lock.Close()
+	lock.close()
 	s.clean()
 	s.prepared.Store(true)
 	return nil

@@ -37,8 +37,8 @@
 //     another's directory ("a" and "a/b"): [store.ErrInvalid].
 //   - No symbolic link below the root is followed. A link where a directory of the
 //     store should be is [store.ErrInvalid]. A mount is not told from a directory.
-//   - A file that has another name elsewhere (a hard link) is an object, and keeps its mode. A lock file
-//     that has one is [store.ErrInvalid]: a copy with hard links (cp -al) leaves .fencepost out.
+//   - A file that has another name elsewhere (a hard link) is an object, and keeps its mode. A copy with
+//     hard links (cp -al) does no harm; the lock files of both are the same, so each waits for the other's locks.
 //   - An empty directory is nothing. A Put of a key where one is removes it, since a process may have died
 //     between the making of a directory and of its first object. Delete removes a directory only if it has deleted the
 //     last object there.

@@ -339,7 +339,7 @@ func TestT37_StoppedDeleteDuringScan(t *testing.T) {
 		return nil
 	}})
 	got := keys(t, s, "n/")
-	_ = lock.Close()
+	lock.close()
 	if !slices.Contains(got, "n/50") && !slices.Contains(got, "n/51") {
 		t.Errorf("List shows %q: neither the newest when it began nor the next", got)
 	}

@@ -284,7 +284,7 @@ func TestForeignTemporaries(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for what, make := range map[string]func(path string) error{
+		for what, plant := range map[string]func(path string) error{
 			"directory": func(path string) error { return os.Mkdir(path, 0o755) },
 			"pipe":      func(path string) error { return unix.Mkfifo(path, 0o644) },
 			"socket":    func(path string) error { return os.Rename(socket.Addr().String(), path) },
@@ -294,7 +294,7 @@ func TestForeignTemporaries(t *testing.T) {
 			},
 		} {
 			name := rand.Text()
-			if err := make(at(name)); err != nil {
+			if err := plant(at(name)); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
 			left = append(left, name)

@@ -124,7 +124,7 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer lock.close()
 	tries := 0
 	return s.poll(ctx, func() (bool, error) {
 		sc.reset()

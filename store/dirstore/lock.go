@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/store"
 )
 
 // Locks are flocks: the kernel releases them when their process dies. A stopped process
@@ -40,7 +39,7 @@ type lockFile struct {
 	path string
 }
 
-func (f *lockFile) Close() error { return unix.Close(f.fd) }
+func (f *lockFile) close() { _ = unix.Close(f.fd) }
 
 // makeLock opens a lock file, and makes it if it is missing.
 func (s *Store) makeLock(rel string) (*lockFile, error) { return s.lockFile(rel, unix.O_CREAT) }
@@ -53,21 +52,7 @@ func (s *Store) lockFile(rel string, flag int) (*lockFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &lockFile{fd, s.at(rel)}
-	e, err := statOf(fd)
-	// guard:own-lock. A lock is a file with one name.
-	// Without this check: somebody puts a hard link to a file of another directory among the locks. The next
-	// delete changes the time of that file. Or the name of a lock is removed while it is opened: two processes
-	// hold locks of that name on two files.
-	if err == nil && e.links != 1 {
-		err = &store.Error{Op: "lock", Key: f.path, Kind: store.ErrInvalid, Hint: fmt.Sprintf("this lock has %d names, and needs one. If a copy of the "+
-			"directory was made with hard links, remove %s from the copy. Else remove the lock while no process uses the store", e.links, reserved)}
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, pathError("stat", f.path, err)
-	}
-	return f, nil
+	return &lockFile{fd, s.at(rel)}, nil
 }
 
 // lockAll takes exclusive locks on all files. While it waits it holds none.

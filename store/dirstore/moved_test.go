@@ -42,8 +42,8 @@ var replacements = map[string]func(base string) (moved string, err error){
 		return moved, errors.Join(os.Rename(root, moved), os.CopyFS(other, os.DirFS(moved)), os.Symlink(other, root))
 	},
 	"link switched": func(base string) (string, error) { // as releases/current is; the directory stays
-		root, real, other := filepath.Join(base, "dir", "root"), filepath.Join(base, "real"), filepath.Join(base, "other")
-		return real, errors.Join(os.CopyFS(other, os.DirFS(real)), os.Remove(root), os.Symlink(other, root))
+		root, target, other := filepath.Join(base, "dir", "root"), filepath.Join(base, "real"), filepath.Join(base, "other")
+		return target, errors.Join(os.CopyFS(other, os.DirFS(target)), os.Remove(root), os.Symlink(other, root))
 	},
 	"link to itself": func(base string) (string, error) {
 		root, moved := filepath.Join(base, "dir", "root"), filepath.Join(base, "moved")
@@ -124,12 +124,12 @@ func TestRootMoved(t *testing.T) {
 		for how, move := range replacements {
 			for _, written := range []bool{true, false} {
 				base := t.TempDir()
-				root, real := filepath.Join(base, "dir", "root"), filepath.Join(base, "real")
-				if err := errors.Join(os.Mkdir(filepath.Dir(root), 0o755), os.Mkdir(real, 0o755)); err != nil {
+				root, target := filepath.Join(base, "dir", "root"), filepath.Join(base, "real")
+				if err := errors.Join(os.Mkdir(filepath.Dir(root), 0o755), os.Mkdir(target, 0o755)); err != nil {
 					t.Fatal(err)
 				}
 				if how == "link switched" {
-					if err := os.Symlink(real, root); err != nil {
+					if err := os.Symlink(target, root); err != nil {
 						t.Fatal(err)
 					}
 				}

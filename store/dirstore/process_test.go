@@ -384,7 +384,7 @@ func TestStoppedLister(t *testing.T) {
 	if err := waiting.Delete(ctx, "n/3"); err == nil || store.OutcomeOf(err) != store.Unknown || tries < 5 {
 		t.Errorf("Delete while listings keep it out: %v after %d tries", err, tries)
 	}
-	_ = lock.Close()
+	lock.close()
 	if err := s.Delete(t.Context(), "n/3"); err != nil {
 		t.Errorf("Delete: %v", err)
 	}

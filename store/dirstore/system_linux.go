@@ -1,6 +1,7 @@
 package dirstore
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -38,7 +39,7 @@ var canOpenBeneath = sync.OnceValue(func() bool {
 	if err == nil {
 		_ = unix.Close(fd)
 	}
-	return err != unix.ENOSYS && err != unix.EPERM && err != unix.EINVAL && err != unix.E2BIG
+	return !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.E2BIG)
 })
 
 // setTime sets the modification time of an open file, whatever its name is by now.

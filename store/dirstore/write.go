@@ -249,14 +249,14 @@ func (s *Store) replace(ctx context.Context, t *temp, key string, p *place, cond
 	if err != nil {
 		return false, err
 	}
-	defer lock.Close()
+	defer lock.close()
 	locks := []*lockFile{lock}
 	if s.renameMoves {
 		list, err := s.makeLock(listLock)
 		if err != nil {
 			return false, err
 		}
-		defer list.Close()
+		defer list.close()
 		locks = append(locks, list)
 	}
 	unlock, err := s.lockAll(ctx, locks...)
