@@ -137,6 +137,7 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 	if f.Backup && v.opts.Repair && !v.opts.DryRun {
 		return false, fmt.Errorf("%w: %s. To repair it, run `fencepost backup` again: that copies what is damaged", manifest.ErrBackup, v.st.Traits().Name)
 	}
+	v.opts.Copy = v.opts.Copy || f.Backup
 	v.report.Log = f.Log
 	v.log = state.With(v.st, f, &state.Options{Files: v.opts.Files, Settle: v.opts.Settle, Clock: v.opts.Clock})
 	v.chain = chain.Source{Store: v.st, Log: f.Log, Limits: f.Limits, Settle: v.opts.Settle}

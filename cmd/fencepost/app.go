@@ -9,9 +9,6 @@ import (
 	"io"
 	"iter"
 	"net/url"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +18,6 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -225,55 +221,24 @@ func wantArgs(least, most int) cobra.PositionalArgs {
 // store opens the store at a URL. Only verbs that make logs create a directory: with a
 // mistyped path to read from, the user should not find an empty log there.
 func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, error) {
+	dir, local := directory(raw)
+	if create && local { // before it is made
+		if err := a.outside(ctx, "", dir); err != nil {
+			return nil, err
+		}
+	}
 	st, err := a.opened(ctx, raw, create)
 	if err == nil {
 		err = a.reach(ctx, st)
 	}
-	if err == nil && create {
-		err = a.outside(ctx, raw, st.Traits().Name)
+	if err == nil && create && !local {
+		_, query, _ := strings.Cut(raw, "?")
+		err = a.outside(ctx, query, st.Traits().Name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return newWatched(st, a.con), nil
-}
-
-// outside refuses to write in a folder that a log keeps for itself, such as s3://bucket/orders/data. It asks nothing
-// unless the place has a folder with such a name.
-func (a *app) outside(ctx context.Context, raw, name string) error {
-	_, query, _ := strings.Cut(raw, "?")
-	for i, c := range name {
-		if c != '/' || !slices.Contains(layout.Folders(), strings.ToLower(firstPart(name[i+1:]))) {
-			continue
-		}
-		parent := name[:i]
-		if dir, local := strings.CutPrefix(parent, "file://"); local { // to open a directory would leave a folder in it
-			if dir, err := url.PathUnescape(dir); err != nil || !isFile(filepath.Join(dir, layout.FormatKey)) {
-				continue
-			}
-		}
-		if query != "" {
-			parent += "?" + query
-		}
-		st, err := a.opened(ctx, parent, false)
-		if err != nil {
-			continue
-		}
-		if _, err := manifest.ReadFormat(ctx, st, &store.SettleOptions{Reads: 1}); err == nil {
-			return usage("%s lies within the log in %s, which keeps this folder for itself: give another place", name, name[:i])
-		}
-	}
-	return nil
-}
-
-func firstPart(path string) string {
-	part, _, _ := strings.Cut(path, "/")
-	return part
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }
 
 // writable returns manifest.ErrBackup if st is a backup, and manifest.ErrRestoring if one is being restored there.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/feed"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
@@ -166,6 +167,9 @@ func (p *appending) run(ctx context.Context) error {
 	if err != nil {
 		// So is a log whose format.json is gone: no epoch should be won for it.
 		if err := orphaned(ctx, st, err); !errors.Is(err, manifest.ErrNotInitialized) {
+			return err
+		}
+		if err := survey.Above(ctx, st, nil); err != nil {
 			return err
 		}
 		format.Limits = fence.DefaultLimits()

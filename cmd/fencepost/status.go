@@ -167,6 +167,9 @@ func statusTable(s *survey.Survey) []byte {
 		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
 	}
 	row("store", "%s", s.Store)
+	if s.Kind == survey.KindBackup {
+		row("backup", "of this log; it is read only, and fencepost restore makes a log of it elsewhere")
+	}
 	row("log", "%v, made %s", s.Log, when(s.Created))
 	row("limits", "object %s, record %s, cursor %s, manifest %s; grace %s", size(s.Limits.Object), size(s.Limits.Record), size(s.Limits.Cursor), size(s.Limits.Manifest), s.Grace)
 	row("leader", "%s", leadership(s.Leader))

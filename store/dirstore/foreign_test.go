@@ -48,6 +48,7 @@ func TestLockWithSecondName(t *testing.T) {
 	eachWay(t, func(t *testing.T, calls calls) {
 		s := openTest(t, t.TempDir(), calls)
 		mustPut(t, s, "k", "old", store.IfAbsent())
+		mustPut(t, s, "k", "new", store.Condition{}) // makes the lock of the key
 		for i, rel := range []string{keyLock("k"), listLock} {
 			if err := os.Link(s.at(rel), filepath.Join(s.root, fmt.Sprint("copy", i))); err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
@@ -76,8 +77,50 @@ func (b *making) claim(ctx context.Context) error {
 	case !f.Backup && b.noted == "":
 		return fmt.Errorf("%s is not empty, and holds no backup: give a place of its own", name)
 	case !f.Backup:
-		return fmt.Errorf("the backup in %s has a format.json that does not say that it is one: an older version has made it, or it is used as a log; make another backup, in a place of its own", name)
+		return b.markOlder(ctx, &f, body)
 	}
+	return nil
+}
+
+// markOlder marks a backup of an older version, which has the format.json of the log.
+//
+// guard:backup-unused. A backup without a mark gets one only if it is as its note says. Without this check: an older version
+// made the backup, and somebody used it as a log; the next backup marks it; from then on nobody can append to
+// that log, and the records that were appended there are in no log and in no backup.
+//
+//mutant:replace used != nil => false
+func (b *making) markOlder(ctx context.Context, f *manifest.Format, body []byte) error {
+	name := b.to.Traits().Name
+	_, info, err := store.Read(ctx, b.to, layout.FormatKey, &store.ReadOptions{Limit: 1 << 20})
+	if err != nil {
+		return err
+	}
+	newest := uint64(0)
+	for key := range b.have {
+		if v, ok := layout.ParseManifestKey(key); ok {
+			newest = max(newest, v)
+		}
+	}
+	var used error
+	if newest > b.note.Version {
+		used = fmt.Errorf("it has version %d, and the backup has %d", newest, b.note.Version)
+	} else if b.note.Done {
+		m, _, err := state.With(b.to, *f, nil).At(ctx, b.note.Version)
+		if err == nil {
+			err = b.note.Chain.endOf(ctx, b.to, f, m, "they are copied again")
+		}
+		if !errors.Is(err, fence.ErrCorrupt) { // what is damaged or lost is copied again
+			used = err
+		}
+	}
+	if used != nil {
+		return fmt.Errorf("the backup in %s is used as a log: %w; make another backup, in a place of its own", name, used)
+	}
+	if _, err = store.Swap(ctx, b.to, layout.FormatKey, body, info.Version, nil); err != nil {
+		return fmt.Errorf("marking the backup in %s: %w", name, err)
+	}
+	b.have[layout.FormatKey] = int64(len(body))
+	b.Note("marked what an older version has made as a backup: nobody else can write there now")
 	return nil
 }
 

@@ -165,7 +165,11 @@ func (x *examination) openFormat(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	x.add("format", OK, "", "log %v, made %s", x.format.Log, when(x.format.Created))
+	if x.format.Backup {
+		x.add("format", OK, "", "a backup of log %v, made %s; it is read only", x.format.Log, when(x.format.Created))
+	} else {
+		x.add("format", OK, "", "log %v, made %s", x.format.Log, when(x.format.Created))
+	}
 	if x.format.Grace == 0 {
 		x.add("grace", Warning, "if the store is versitygw, MinIO or another whose listings are not atomic, make a new log with a grace period, and copy the records there",
 			"the grace period is 0: slow readers are not waited for, and manifests are deleted at once")

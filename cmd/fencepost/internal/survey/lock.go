@@ -41,6 +41,20 @@ func HasLock(ctx context.Context, st store.Store, settle *store.SettleOptions) (
 	return false, nil
 }
 
+// Above returns an error if st has no log, and objects that are none of a log's lie where a log would keep its own: those of another
+// log below it, perhaps. No log can be made there.
+func Above(ctx context.Context, st store.Store, settle *store.SettleOptions) error {
+	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
+		for info, err := range store.ListAll(ctx, st, prefix, nil, settle) {
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("%s has no log, but it has %s, and a log there would keep its own objects below %s: give another place", st.Traits().Name, info.Key, prefix)
+		}
+	}
+	return nil
+}
+
 // Orphaned returns an error if st has a log whose format.json is gone. To make a new log there is the wrong advice,
 // and so is to take the place for a lock.
 func Orphaned(ctx context.Context, st store.Store, settle *store.SettleOptions) error {

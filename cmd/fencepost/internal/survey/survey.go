@@ -20,9 +20,19 @@ import (
 	"github.com/fencepost/fencepost/verify"
 )
 
+// KindBackup is the Survey.Kind of a backup.
+const KindBackup = "backup"
+
+func kind(f *manifest.Format) string {
+	if f.Backup {
+		return KindBackup
+	}
+	return "log"
+}
+
 // Survey is the state of a log. It marshals to JSON.
 type Survey struct {
-	Kind    string       `json:"kind"` // "log"
+	Kind    string       `json:"kind"` // "log", or "backup"
 	Store   string       `json:"store"`
 	Log     fence.ID     `json:"log"`
 	Created time.Time    `json:"created"`
@@ -124,7 +134,7 @@ func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
 	}
 	f := log.Format()
 	s := &Survey{
-		Kind: "log", Store: st.Traits().Name, Log: f.Log, Created: f.Created, Grace: f.Grace.String(),
+		Kind: kind(&f), Store: st.Traits().Name, Log: f.Log, Created: f.Created, Grace: f.Grace.String(),
 		Limits: f.Limits, Probe: f.Probe,
 	}
 	if f.Files != nil {
