@@ -174,7 +174,7 @@ func TestBadLock(t *testing.T) {
 // What is unknown to a log may be of a group of workers at the same place.
 func TestStrange(t *testing.T) {
 	st := newLog(t)
-	for _, key := range []string{"group/group.json", group.PartitionPrefix(3) + "/format.json", group.CompactorsPrefix + "/group/group.json", "groups.txt"} {
+	for _, key := range []string{"group/group.json", group.PartitionPrefix(3) + "/format.json", group.CompactorsPrefix + "group/group.json", "groups.txt"} {
 		if _, err := st.Put(t.Context(), key, []byte("x"), nil); err != nil {
 			t.Fatal(err)
 		}
