@@ -35,7 +35,9 @@ func allocated(f func()) int64 {
 func footerBound(n int) int64 {
 	return min(2*footerMemory+4*memoryPerByte*int64(n), 2*maxFooterMemory)
 }
-func checkpointBound(n int) int64 { return 4 * (checkpointMemory + checkpointFactor*int64(n)) }
+func checkpointBound(n int) int64 {
+	return 2 * min(checkpointMemory+checkpointFactor*int64(n), maxCheckpointMemory)
+}
 
 // inChild runs a test once more, in a process that may not have more than 3 GiB of addresses. A decoder
 // that allocates what a length claims ends that process and not this one. It returns true in there.

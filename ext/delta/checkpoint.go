@@ -115,8 +115,20 @@ func encodeCheckpoint(s *state, since int64) ([]byte, error) {
 	if err := errors.Join(failed, w.Close()); err != nil {
 		return nil, fmt.Errorf("delta: the checkpoint of version %d: %w", s.version, err)
 	}
+	// guard:delta-checkpoint-read. A publisher reads a checkpoint before it writes it: one that takes more
+	// than a checkpoint may take is not written, and log cleanup keeps what is before it. Without this
+	// check: a table has 500 partition columns and a million files; the publisher writes a checkpoint, and
+	// a week later deletes the commits before it; nobody can read the checkpoint, or the table.
+	//
+	//mutant:replace readable(b.Bytes()) => error(nil)
+	if err := readable(b.Bytes()); err != nil {
+		return nil, fmt.Errorf("delta: the checkpoint of version %d could not be read again: %w; compact the table's files, or publish it with fewer partition columns to a new place", s.version, err)
+	}
 	return b.Bytes(), nil
 }
+
+// readable reads a checkpoint, and keeps nothing.
+func readable(body []byte) error { return eachRow(body, func(*row) error { return nil }) }
 
 func optional[T comparable](v T) *T {
 	var none T
@@ -147,17 +159,28 @@ func decodeCheckpoint(version int64, body []byte) (*state, error) {
 }
 
 func (s *state) readRows(body []byte) error {
-	f, err := openParquet(body)
+	if err := eachRow(body, s.row); err != nil {
+		return err
+	}
+	if s.meta == nil || s.protocol == nil {
+		return errors.New("it has no metaData or no protocol")
+	}
+	return nil
+}
+
+// eachRow calls f for each row of a checkpoint.
+func eachRow(body []byte, f func(*row) error) error {
+	file, err := openParquet(body)
 	if err != nil {
 		return err
 	}
-	rows := &rowReader{file: f, found: map[string][]*fileColumn{}}
-	for range f.rows {
+	rows := &rowReader{file: file, found: map[string][]*fileColumn{}}
+	for range file.rows {
 		r := rows.next()
 		if rows.err != nil {
 			return rows.err
 		}
-		if err := s.row(&r); err != nil {
+		if err := f(&r); err != nil {
 			return err
 		}
 	}
@@ -167,9 +190,6 @@ func (s *state) readRows(body []byte) error {
 				return c.wrong(errors.Join(errors.New("it has more values than rows"), err))
 			}
 		}
-	}
-	if s.meta == nil || s.protocol == nil {
-		return errors.New("it has no metaData or no protocol")
 	}
 	return nil
 }

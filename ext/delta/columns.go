@@ -12,16 +12,22 @@ import (
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // The columns of a checkpoint are read here, and not by the Parquet library: that unpacks a page without
 // a bound, and copies the value of a dictionary for each row that has it.
 
-// What a checkpoint may take, in bytes: some memory, and some for each of its bytes. One of a real table
-// takes up to 25 for each of its bytes, of which the names of files are the most.
+// What a checkpoint may take, in bytes: some memory, some for each of its bytes, and at most so much. A file
+// takes about 1,000, and 50 for each column by which the table is partitioned, of which nearly nothing is in
+// the checkpoint if all files are alike.
 const (
-	checkpointMemory = 64 << 20
-	checkpointFactor = 64
+	checkpointMemory    = 512 << 20
+	checkpointFactor    = 64
+	maxCheckpointMemory = 2 << 30
+	// textFactor is for how many bytes of text values may be read for each byte of memory that a checkpoint
+	// may take: many values may be the same text.
+	textFactor = 2
 	// maxText bounds each text. The longest is the schema of the table.
 	maxText = 4 << 20
 )
@@ -37,7 +43,8 @@ type parquetFile struct {
 	body    []byte
 	rows    int64
 	columns []*fileColumn
-	afford  int64
+	afford  int64         // bytes of memory
+	texts   int64         // bytes of text that may be read
 	unzstd  *zstd.Decoder // made when it is needed
 }
 
@@ -76,8 +83,9 @@ func openParquet(body []byte) (*parquetFile, error) {
 	if long > n-4 {
 		return nil, fmt.Errorf("its footer claims %d of %d bytes", long, n)
 	}
-	f := &parquetFile{body: body[:n-long], afford: checkpointMemory + checkpointFactor*int64(len(body))}
-	t := &thrift{b: body[n-long : n], afford: f.afford}
+	f := &parquetFile{body: body[:n-long], afford: min(checkpointMemory+checkpointFactor*int64(len(body)), maxCheckpointMemory)}
+	f.texts = textFactor * f.afford
+	t := &thrift{b: body[n-long : n], afford: min(footerMemory+memoryPerByte*long, maxFooterMemory)}
 	err := t.fields(func(id int, typ byte) (err error) {
 		switch id {
 		case 2:
@@ -265,7 +273,11 @@ func (c *fileColumn) next() (v value, ok bool, err error) {
 	if len(v.text) > maxText {
 		return value{}, false, c.wrong(fmt.Errorf("it has a value of %d bytes; at most %d are possible", len(v.text), maxText))
 	}
-	return v, true, c.file.pay(int64(len(v.text)))
+	// Its memory is paid for with the page or the dictionary that has it, but who reads it takes time.
+	if c.file.texts -= int64(len(v.text)); c.file.texts < 0 {
+		return value{}, false, c.wrong(errors.New("it repeats far more text than a checkpoint of its size does"))
+	}
+	return v, true, nil
 }
 
 // page makes the next page with values ready.
@@ -313,7 +325,7 @@ func (c *fileColumn) page() error {
 	}
 	c.chunk.values -= h.values
 	c.left = int(h.values)
-	c.vals, err = newValues(values, c.kind, h.encoding, c.left, c.dictionary)
+	c.vals, err = c.newValues(values, h.encoding, c.left)
 	return err
 }
 
@@ -325,7 +337,7 @@ func (c *fileColumn) readDictionary(b []byte, n int64) error {
 	if err := c.file.pay(n * 24); err != nil {
 		return err
 	}
-	r, err := newValues(b, c.kind, plainValues, 0, nil)
+	r, err := c.newValues(b, plainValues, 0)
 	if err != nil {
 		return err
 	}
@@ -435,14 +447,14 @@ func (t *thrift) pageField(h *pageHeader, id int, typ byte) (err error) {
 // unpack unpacks a page.
 //
 // guard:delta-unpacked. A publisher adds up what the pages of a checkpoint say that they unpack to,
-// and what their values take, before it unpacks each. It reads a checkpoint only if that sum is in
-// proportion to the object. Without this check: somebody who can write to the Delta log, but not to
+// and what their values take, before it unpacks each. It reads a checkpoint only if that sum is below
+// a bound, which grows with the object up to 2 GiB. Without this check: somebody who can write to the Delta log, but not to
 // the logs, creates a checkpoint of 138 KB that unpacks to 2 GB; each publisher that begins reads
 // it before it can compare it with a commit, and the process runs out of memory.
 //
-//mutant:replace err := f.pay(size); err != nil => false
+//mutant:replace err := f.pay(2 * size); err != nil => false
 func (f *parquetFile) unpack(codec int64, b []byte, size int64) (out []byte, err error) {
-	if err := f.pay(size); err != nil {
+	if err := f.pay(2 * size); err != nil { // texts are copied once
 		return nil, err
 	}
 	switch {
@@ -469,7 +481,7 @@ func (f *parquetFile) unpack(codec int64, b []byte, size int64) (out []byte, err
 			out, err = f.unzstd.DecodeAll(b, make([]byte, 0, size))
 		}
 	default:
-		return nil, fmt.Errorf("its compression %d is not read: use Snappy, Zstandard, gzip or none", codec)
+		return nil, fmt.Errorf("it is packed with %s, which is not read: let the program that has written it use Snappy, Zstandard, gzip or none, or delete it", format.CompressionCodec(codec))
 	}
 	if err == nil && int64(len(out)) != size {
 		err = errCut

@@ -47,7 +47,7 @@ func decodeCommit(key string, body []byte) ([]action, error) {
 	// this check: somebody who can write to the Delta log, but not to the logs, creates a commit of millions
 	// of lines; each publisher decodes them all, and only then finds that the commit proves nothing.
 	//
-	//mutant:replace !ours => len(info) > len(body)
+	//mutant:replace !ours => !ours && len(info) > len(body)
 	if !ours {
 		return info, nil
 	}

@@ -2,7 +2,10 @@ package delta
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // The encodings of Parquet's values and levels, one value at a time: a page that claims a billion values
@@ -23,6 +26,7 @@ const (
 	rleValues       = 3
 	deltaIntegers   = 5
 	deltaLengths    = 6
+	deltaTexts      = 7
 	dictionaryIndex = 8
 )
 
@@ -274,8 +278,47 @@ func (r *lengthsReader) next() (value, error) {
 	return v, nil
 }
 
+func newLengths(b []byte, most int) (*lengthsReader, error) {
+	lengths, err := newDelta(b)
+	if err != nil {
+		return nil, err
+	}
+	if lengths.total > uint64(most) {
+		return nil, fmt.Errorf("%d lengths are given of %d values", lengths.total, most)
+	}
+	texts, err := lengths.end()
+	return &lengthsReader{lengths, string(texts)}, err
+}
+
+// prefixReader reads texts that begin as the one before, for so many bytes, and go on with a suffix.
+type prefixReader struct {
+	prefixes *deltaReader
+	suffixes *lengthsReader
+	last     string
+	pay      func(bytes int64) error
+}
+
+func (r *prefixReader) next() (value, error) {
+	n, err := r.prefixes.next()
+	if err == nil && (n.n < 0 || n.n > int64(len(r.last))) {
+		err = errCut
+	}
+	if err != nil {
+		return value{}, err
+	}
+	v, err := r.suffixes.next()
+	if err == nil && n.n > 0 {
+		if err = r.pay(n.n + int64(len(v.text))); err == nil {
+			v.text = r.last[:n.n] + v.text
+		}
+	}
+	r.last = v.text
+	return v, err
+}
+
 // newValues reads the values of a page. The page has at most so many.
-func newValues(b []byte, kind, encoding int64, most int, dictionary []value) (values, error) {
+func (c *fileColumn) newValues(b []byte, encoding int64, most int) (values, error) {
+	kind := c.kind
 	switch {
 	case encoding == plainValues:
 		return &plainReader{b: string(b), kind: kind}, nil
@@ -284,7 +327,7 @@ func newValues(b []byte, kind, encoding int64, most int, dictionary []value) (va
 			return &plainReader{}, nil // nothing but nulls
 		}
 		r, err := newHybrid(b[1:], int(b[0]))
-		return &indexReader{r, dictionary}, err
+		return &indexReader{r, c.dictionary}, err
 	case encoding == rleValues && kind == kindBool:
 		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
 			return nil, errCut
@@ -294,15 +337,18 @@ func newValues(b []byte, kind, encoding int64, most int, dictionary []value) (va
 	case encoding == deltaIntegers && (kind == kindInt32 || kind == kindInt64):
 		return newDelta(b)
 	case encoding == deltaLengths && kind == kindBytes:
-		lengths, err := newDelta(b)
+		return newLengths(b, most)
+	case encoding == deltaTexts && kind == kindBytes:
+		prefixes, err := newDelta(b)
+		if err != nil || prefixes.total > uint64(most) {
+			return nil, errors.Join(fmt.Errorf("prefixes are given of more than %d values", most), err)
+		}
+		rest, err := prefixes.end()
 		if err != nil {
 			return nil, err
 		}
-		if lengths.total > uint64(most) {
-			return nil, fmt.Errorf("%d lengths are given of %d values", lengths.total, most)
-		}
-		texts, err := lengths.end()
-		return &lengthsReader{lengths, string(texts)}, err
+		suffixes, err := newLengths(rest, most)
+		return &prefixReader{prefixes: prefixes, suffixes: suffixes, pay: c.file.pay}, err
 	}
-	return nil, fmt.Errorf("its encoding %d is not read", encoding)
+	return nil, fmt.Errorf("its values are encoded as %s, which is not read of this type: let the program that has written it use plain values, dictionaries or deltas, or delete it", format.Encoding(encoding))
 }
