@@ -136,7 +136,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			return err
 		},
 	}
-	c.Flags().BoolVar(&isCopy, "copy", false, "the log is a copy of one version, such as one just restored; a backup says so by itself")
+	c.Flags().BoolVar(&isCopy, "copy", false, "the log is a copy of one version, such as one just restored (no need in a backup)")
 	files = a.fileStoreFlag(c)
 	c.Flags().BoolVar(&noContent, "no-content", false, "do not read the files of the table")
 	c.Flags().Var(&part, "part", "read only part `K/N` of segments, files and seals; today/N is another one each day")
