@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store"
+	_ "github.com/fencepost/fencepost/store/dirstore" // file://
 	"github.com/fencepost/fencepost/store/probe"
 )
 
