@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store"
+	_ "github.com/fencepost/fencepost/store/dirstore" // file://
 )
 
 // validity of a member. It is short so that the story is short; the default is 15 s.
