@@ -24,9 +24,9 @@ func directory(raw string) (name string, ok bool) {
 	}
 	path, missing := filepath.Clean(u.Path), ""
 	for {
-		real, err := filepath.EvalSymlinks(path)
+		resolved, err := filepath.EvalSymlinks(path)
 		if err == nil {
-			return (&url.URL{Scheme: "file", Path: filepath.Join(real, missing)}).String(), true
+			return (&url.URL{Scheme: "file", Path: filepath.Join(resolved, missing)}).String(), true
 		}
 		if filepath.Dir(path) == path {
 			return "", false
@@ -95,7 +95,8 @@ func within(ctx context.Context, st store.Store, name, path string) error {
 		}
 		return err
 	}
-	if rest, ok := strings.CutPrefix(strings.ToLower(path)+"/", group.PartitionsPrefix); ok && len(rest) > 1 && strings.Trim(rest[:strings.Index(rest, "/")], "0123456789") == "" {
+	rest, ok := strings.CutPrefix(strings.ToLower(path), group.PartitionsPrefix)
+	if number, _, _ := strings.Cut(rest, "/"); ok && number != "" && strings.Trim(number, "0123456789") == "" {
 		return nil // the place of a log of the group
 	}
 	switch _, _, err := store.Read(ctx, st, group.FormatKey, &store.ReadOptions{Limit: 1 << 20, Settle: settle}); {
