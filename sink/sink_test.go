@@ -322,7 +322,7 @@ type uncomparable struct {
 	_ []int
 }
 
-// With of a core that blocks or panics is not called by who logs. Its fields are as given.
+// The caller of a logger never calls With of the core below, which may block or panic. The fields are those given.
 func TestWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})

@@ -21,7 +21,7 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// guard:backup-read-only. Whoever would write to a backup is refused, and writes nothing. Who reads is not. A later backup to there
+// guard:backup-read-only. A program that would write to a backup is refused before it writes. Readers work. A later backup to there
 // succeeds, and what is restored is a log to work with.
 func TestBackupIsReadOnly(t *testing.T) {
 	src, to := newLog(t), named("backup")
