@@ -44,11 +44,13 @@ func TestRunGroupWithABlockedLog(t *testing.T) {
 					return f
 				})
 				time.Sleep(5 * time.Minute)
+				f.mu.Lock()
 				for p, who := range f.who {
 					if who != "two" {
 						t.Errorf("partition %d is still written by %q", p, who)
 					}
 				}
+				f.mu.Unlock()
 				f.stop(two)
 				f.stop(one)
 				f.sound()
