@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fencepost/fencepost"
@@ -28,7 +31,8 @@ func words(from int) []string {
 // Run this program on any number of machines. One at a time writes, and each continues
 // where the one before stopped.
 func Example() {
-	ctx := context.Background()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 
 	st, err := store.Open(ctx, "mem://orders") // or s3://bucket/orders, file:///var/lib/orders
 	if err != nil {

@@ -46,14 +46,19 @@ const LockPrefix = layout.LockPrefix
 // lock: Options.Leader.Poll, at most 500 ms by default. To avoid that gap, call Resign some seconds
 // before the end, and work on while Check(0) returns nil.
 //
-// Run returns:
+// Run returns nil if it is done:
 //
-//   - nil if work returned nil and everything that it appended is in the history;
+//   - work returned nil and everything that it appended is in the history;
+//   - ctx ended, and work obeyed: it returned the end of its context, or an append that the
+//     successor's seal has stopped; or it never led.
+//
+// Otherwise it returns:
+//
 //   - work's error if work failed while the term lasted;
 //   - the reason if work returned nil and an append failed for another reason than
 //     the loss of the term;
-//   - ctx's cause if ctx ended, with what the store has answered if it did not work, and with
-//     what failed meanwhile: work, or an append that work did not wait for;
+//   - ctx's cause, with the reason, if ctx ended while something failed: work, an append whose outcome
+//     is unknown or that work did not wait for, or the store, which did not answer;
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or
 //     st is nil;
 //   - the error of the election or of the opening if it will not pass, such as
@@ -96,46 +101,28 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		if err != nil {
 			return &fieldError{"Leader", err} // the store sets limits too
 		}
-		r := &run{settings: s, st: st, work: work}
-		r.promised.Store(int64(s.clock.Now()))
-		err = r.contend(ctx, e)
+		l := &leadership{settings: &s, st: st, work: work, elector: e, freed: make(chan struct{}), held: make(chan error, 1)}
+		end := l.run(ctx)
+		if !end.again {
+			return end.err
+		}
 		// A lock of this name that is found later is that of another live process.
 		s.leader.Reclaim = false
-		switch {
-		case r.finished:
-			return nil
-		case ctx.Err() != nil:
-			if waited, ok := errors.AsType[*outage.Error](err); ok && r.session == nil {
-				return waited // the store did not work
-			}
-			if r.failed != nil {
-				return fmt.Errorf("%w, and besides: %w", context.Cause(ctx), r.failed)
-			}
-			return context.Cause(ctx)
-		case errors.Is(err, leader.ErrLost), errors.Is(err, writer.ErrFenced), r.lost:
-			if errors.Is(err, writer.ErrFenced) && !errors.Is(err, leader.ErrLost) {
-				fenced++
-			} else {
-				fenced = 0
-			}
-			s.again(err, fenced)
-		case err == nil: // work has stopped because it resigned
-			if r.failed != nil {
-				s.logger.Warn("what was appended last may be missing in the log", zap.Error(r.failed))
-			}
-			s.logger.Info("resigned; contending again")
-		default:
-			return err
+		if errors.Is(end.err, writer.ErrFenced) && !errors.Is(end.err, leader.ErrLost) {
+			fenced++
+		} else {
+			fenced = 0
 		}
-		if by, ok := errors.AsType[*fence.FencedError](err); ok {
+		s.again(end, fenced)
+		if by, ok := errors.AsType[*fence.FencedError](end.err); ok {
 			// The log may know later epochs than the election, because the lock objects
 			// were lost or a token came from elsewhere. The election continues after
 			// them. Otherwise the writer of every new term would be fenced at once.
 			// After the greatest number the election says that there is no room.
 			s.leader.MinEpoch = max(s.leader.MinEpoch, min(uint64(by.By), math.MaxUint64-1)+1)
 		}
-		if err := clock.Sleep(ctx, s.clock, max(minPause, r.standBack())); err != nil {
-			return err
+		if clock.Sleep(ctx, s.clock, max(minPause, l.standBack())) != nil {
+			return nil
 		}
 	}
 }
@@ -185,95 +172,104 @@ func (s *settings) compact(ctx context.Context, st store.Store) (stop func(), er
 // again says that Run contends again. The election, or the writer, has logged already how a
 // term ended. Without this line, a process that writes past the election would keep Run
 // going round silently.
-func (s *settings) again(err error, fenced int) {
+func (s *settings) again(end ending, fenced int) {
 	switch {
+	case end.err == nil:
+		if end.failed != nil {
+			s.logger.Warn("what was appended last may be missing in the log", zap.Error(end.failed))
+		}
+		s.logger.Info("resigned; contending again")
 	case fenced > 1:
 		s.logger.Warn("the writer was fenced although this process held the lock: does something else open epochs of this log, work itself perhaps? contending again",
-			zap.Int("terms_in_a_row", fenced), zap.Error(err))
-		return
-	case errors.Is(err, leader.ErrLost), errors.Is(err, writer.ErrFenced):
+			zap.Int("terms_in_a_row", fenced), zap.Error(end.err))
+	case errors.Is(end.err, leader.ErrLost), errors.Is(end.err, writer.ErrFenced):
 		s.logger.Info("contending again")
-		return
+	default:
+		s.logger.Warn("the log could not be opened; contending again", zap.Error(end.err))
 	}
-	s.logger.Warn("the log could not be opened; contending again", zap.Error(err))
 }
 
 // minPause keeps a candidate that is fenced at each opening from spinning.
 const minPause = 100 * time.Millisecond
 
-// run is one term.
-type run struct {
-	settings
-	st   store.Store
-	work func(ctx context.Context, s *Session) error
+// leadership is one round of Run. It goes through these states, each a method:
+//
+//	contend   waits until the election is won
+//	open      takes the log over, and opens the writer
+//	lead      calls the work
+//	handOver  if the term ends during the work: lets the work go on until the successor has the log
+//	close     settles what was appended, frees the lock, and closes the writer
+//
+// It has two goroutines. The election's is hold: it owns the lock until the lock may be freed. Run's own
+// owns the writer and goes through the states. What they leave behind is a result. Nothing but
+// result.ending decides what Run does next.
+type leadership struct {
+	settings *settings
+	st       store.Store
+	work     func(ctx context.Context, s *Session) error
+	elector  *leader.Elector
 
-	session  *Session     // nil until the writer is open
-	promised atomic.Int64 // of the session's Checks
-	finished bool         // work is done and everything it appended is in the history
-	lost     bool         // the term was lost, the writer was fenced, or its opening may succeed later
-	failed   error        // of the work, or of closing the writer, unless that has only obeyed the end of the term
+	freed chan struct{} // closed when the lock may be freed
+	held  chan error    // gets what the election says when the lock is free
+
+	term     *leader.Term            // since contend
+	until    context.Context         //nolint:containedctx // the writer's life, since contend
+	cut      context.CancelCauseFunc // ends until
+	session  *Session                // since open
+	promised atomic.Int64            // until when the session's Checks have promised the term
+	result   result
 }
 
-// standBack is how long this process must wait after Resign before it contends again. Other
-// candidates read the lock once in a heartbeat interval until they see the announcement.
-func (r *run) standBack() time.Duration {
-	if r.session == nil {
-		return 0
+// run goes through the states.
+func (l *leadership) run(ctx context.Context) (end ending) {
+	l.promised.Store(int64(l.settings.clock.Now()))
+	if err := l.contend(ctx); err != nil {
+		l.result.contended = err
+		return l.result.ending(ctx)
 	}
-	at := r.session.resigned.Load()
-	if at == nil {
-		return 0
+	defer func() { // also if work panics or ends its goroutine
+		l.free()
+		l.result.held = <-l.held
+		end = l.result.ending(ctx)
+	}()
+	// The writer may go on after the term: until its successor seals the log, and until its
+	// appends are settled. A term that is lost without a successor cuts it off.
+	l.until, l.cut = context.WithCancelCause(context.WithoutCancel(l.term.Context()))
+	defer l.cut(nil)
+	defer context.AfterFunc(l.term.Context(), func() {
+		if over := context.Cause(l.term.Context()); !errors.Is(over, leader.ErrResigned) && !errors.Is(over, leader.ErrDeposed) {
+			l.cut(over)
+		}
+	})()
+	if l.result.opened = l.open(); l.result.opened == nil {
+		l.result.worked = l.lead()
+		l.close()
 	}
-	return at.Add(r.renew).Sub(r.clock.Now())
+	l.result.term, l.result.cut = context.Cause(l.term.Context()), l.until.Err() != nil
+	return end
 }
 
-// contend waits for a term and calls the work. The elector has a goroutine of its own, so
-// that it frees the lock when a successor is to be expected, and the work goes on until
-// that one seals the log. Otherwise the lock is freed after the work.
-func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
-	terms, worked, ended := make(chan *leader.Term, 1), make(chan struct{}), make(chan error, 1)
+// contend waits until this process leads. From then on hold keeps the lock until free is called.
+func (l *leadership) contend(ctx context.Context) error {
+	terms := make(chan *leader.Term, 1)
 	go func() {
 		held := errHook // if a hook of the election ends this goroutine
-		defer func() { ended <- held }()
-		held = e.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+		defer func() { l.held <- held }()
+		held = l.elector.Run(ctx, func(ctx context.Context, t *leader.Term) error {
 			terms <- t
-			select {
-			case <-worked: // and the writer is closed
-			case <-ctx.Done():
-				r.keep(context.Cause(ctx), worked)
-			}
+			l.hold(ctx)
 			return context.Cause(ctx)
 		})
 	}()
 	select {
-	case t := <-terms:
-		var over bool
-		free := sync.OnceFunc(func() {
-			over = t.Context().Err() != nil
-			close(worked)
-		})
-		defer func() { // also if work panics or ends its goroutine
-			free()
-			held := <-ended
-			stopped := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, leader.ErrLost) || errors.Is(err, writer.ErrFenced)
-			if _, ends := errors.AsType[*leader.TermError](err); !stopped && !ends && r.session != nil && !errors.Is(err, context.Cause(ctx)) {
-				r.failed = err
-			}
-			switch {
-			case !over:
-			case stopped:
-				err = held
-			case errors.Is(held, leader.ErrLost):
-				err = fmt.Errorf("%w; the work: %w", held, err)
-			}
-		}()
-		return r.term(t, free)
-	case err := <-ended:
+	case l.term = <-terms:
+		return nil
+	case err := <-l.held:
 		return err
 	}
 }
 
-// keep waits for the work to return, unless a successor is to be expected. Then it waits only
+// hold keeps the lock until it may be freed. If a successor is to be expected, it keeps the lock only
 // as long as the session's Checks have promised.
 //
 // guard:check-kept. A leader that ends its term early, with a candidate close, keeps its lock
@@ -282,125 +278,68 @@ func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 // end, and its lock is released at once; candidate B leads, gets nil from Check(5s), and does
 // the same effect beside A.
 //
-//mutant:replace clock.Instant(r.promised.Load()).Sub(r.clock.Now()) => time.Duration(0)
-func (r *run) keep(over error, worked <-chan struct{}) {
-	if !followed(over) {
-		<-worked
+//mutant:replace clock.Instant(l.promised.Load()).Sub(l.settings.clock.Now()) => time.Duration(0)
+func (l *leadership) hold(term context.Context) {
+	select {
+	case <-l.freed:
+		return
+	case <-term.Done():
+	}
+	if !followed(context.Cause(term)) {
+		<-l.freed
 		return
 	}
-	left := clock.Instant(r.promised.Load()).Sub(r.clock.Now())
-	ctx, cancel := clock.WithTimeout(context.Background(), r.clock, max(left, 0), errSuccessor)
+	left := clock.Instant(l.promised.Load()).Sub(l.settings.clock.Now())
+	ctx, cancel := clock.WithTimeout(context.Background(), l.settings.clock, max(left, 0), errSuccessor)
 	defer cancel()
 	select {
-	case <-worked:
+	case <-l.freed:
 	case <-ctx.Done():
 	}
 }
 
-// term opens the log, calls the work, and closes the writer. It calls free as soon as the lock
-// may be freed.
-func (r *run) term(t *leader.Term, free func()) error {
-	// The writer may go on after the term: until its successor seals the log, and until its
-	// appends are settled. A term that is lost without a successor cuts it off.
-	until, cut := context.WithCancelCause(context.WithoutCancel(t.Context()))
-	defer cut(nil)
-	stop := context.AfterFunc(t.Context(), func() {
-		if over := context.Cause(t.Context()); !errors.Is(over, leader.ErrResigned) && !errors.Is(over, leader.ErrDeposed) {
-			cut(over)
-		}
-	})
-	defer stop()
-	opts := r.writer
-	opts.Until = until
-	opened := vouch(t.Context(), r.clock, r.leader.StallAfter, t.Progress)
-	w, err := writer.Open(t.Context(), r.st, t.Token(), &opts)
-	opened()
+// free lets hold free the lock. Only Run's goroutine calls it.
+func (l *leadership) free() {
+	select {
+	case <-l.freed:
+	default:
+		l.result.late = l.term.Context().Err() != nil
+		close(l.freed)
+	}
+}
+
+// followed reports whether another process is about to open the log after a term that ended
+// like this.
+func followed(over error) bool {
+	term, ok := errors.AsType[*leader.TermError](over)
+	// Its cause may be the end of another election's term, which says nothing of this one.
+	return ok && (term.Successor != "" || errors.Is(term.Kind, leader.ErrDeposed))
+}
+
+// open takes the log over, and opens the writer.
+func (l *leadership) open() error {
+	defer l.vouch(l.term.Context())()
+	opts := l.settings.writer
+	opts.Until = l.until
+	w, err := writer.Open(l.term.Context(), l.st, l.term.Token(), &opts)
 	if err != nil {
-		r.lost = errors.Is(err, writer.ErrFenced) || t.Context().Err() != nil || passing(err)
 		return err
 	}
-	r.session = &Session{Writer: w, term: t, clock: r.clock, promised: &r.promised, most: r.validity}
-	err = r.lead(until, t, cut)
-	defer vouch(until, r.clock, r.leader.StallAfter, t.Progress)()
-	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
-	defer cancel()
-	closed := closing(drain, w, err == nil, free)
-	if err == nil && closed == nil {
-		r.finished = true
-		return nil
-	}
-	r.lost = until.Err() != nil
-	if !r.lost && !errors.Is(closed, writer.ErrFenced) {
-		r.failed = closed
-	}
-	if err == nil {
-		err = closed
-	}
-	for _, why := range []error{w.Err(), closed} {
-		if errors.Is(why, writer.ErrFenced) && !errors.Is(context.Cause(t.Context()), leader.ErrResigned) {
-			r.lost, err = true, why // this error names the epoch that fenced it
-		}
-	}
-	return err
+	l.session = &Session{Writer: w, term: l.term, clock: l.settings.clock, promised: &l.promised, most: l.settings.validity}
+	return nil
 }
 
-// closing closes the writer. If the work is done, it calls free as soon as all that was appended is in the
-// history. What Close does besides, such as to note the tail for the successor, takes three requests
-// and more: nobody has to wait for it. The writer takes no more appends before that, also not from
-// a goroutine that has outlived the work: the successor's seal would stop them, and Close would fail.
-func closing(ctx context.Context, w *writer.Writer, done bool, free func()) (err error) {
-	var closing sync.WaitGroup
-	closing.Go(func() { err = w.Close(ctx) })
-	<-w.Done()
-	if done && w.Flush(ctx) == nil {
-		free()
-	}
-	closing.Wait()
-	return err
-}
-
-// vouch calls progress now, when it is stopped, and twice in each stall until then, unless
-// stall is 0: while the writer opens and closes, the work cannot call Progress, and StallAfter
-// must not end what it holds. No call is under way once stop has returned.
-func vouch(ctx context.Context, clk clock.Clock, stall time.Duration, progress func()) (stop func()) {
-	progress()
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	if every := stall / 2; every > 0 {
-		running.Go(func() {
-			for clock.Sleep(ctx, clk, every) == nil {
-				progress()
-			}
-		})
-	}
-	return func() {
-		cancel()
-		running.Wait()
-		progress()
-	}
-}
-
-// passing tells whether err is a failure of the store that may pass. The token is
-// spent all the same, so another term has to open the writer.
-func passing(err error) bool {
-	if errors.Is(err, probe.ErrRefused) {
-		return false // the store broke a promise, whatever error it answered with
-	}
-	var answer *store.Error
-	return errors.Is(err, store.ErrUnknown) || errors.As(err, &answer) && answer.Kind == nil
-}
-
-// lead calls the work, with a context that ends when the writer fails, or the term is over
-// and no successor needs to be waited for.
-func (r *run) lead(ctx context.Context, t *leader.Term, cut context.CancelCauseFunc) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+// lead calls the work, with a context that ends when the writer fails, or when the term is over
+// and handed over.
+func (l *leadership) lead() error {
+	ctx, cancel := context.WithCancelCause(l.until)
 	var watchers sync.WaitGroup
 	watchers.Go(func() {
 		select {
-		case <-r.session.Done():
+		case <-l.session.Done():
 			// The work may close the writer and go on.
-			err := r.session.Err()
-			switch over := context.Cause(t.Context()); {
+			err := l.session.Err()
+			switch over := context.Cause(l.term.Context()); {
 			case errors.Is(err, writer.ErrClosed):
 			case over != nil:
 				cancel(fmt.Errorf("fencepost: %w: %w", over, err))
@@ -412,45 +351,180 @@ func (r *run) lead(ctx context.Context, t *leader.Term, cut context.CancelCauseF
 	})
 	watchers.Go(func() {
 		select {
-		case <-t.Context().Done():
-			over := context.Cause(t.Context())
-			r.linger(ctx, over)
-			// If the work has returned meanwhile, what it appended is settled first: see term.
-			if ctx.Err() == nil && !errors.Is(over, leader.ErrResigned) {
-				cut(over)
-			}
-			cancel(over)
+		case <-l.term.Context().Done():
+			cancel(l.handOver(ctx))
 		case <-ctx.Done():
 		}
 	})
 	defer func() {
-		r.session.close()
+		l.session.close()
 		cancel(nil)
 		watchers.Wait()
 	}()
-	return r.work(ctx, r.session)
+	return l.work(ctx, l.session)
 }
 
-// followed reports whether another process is about to open the log after a term that ended
-// like this.
-func followed(over error) bool {
-	term, ok := errors.AsType[*leader.TermError](over)
-	// Its cause may be the end of another election's term, which says nothing of this one.
-	return ok && (term.Successor != "" || errors.Is(term.Kind, leader.ErrDeposed))
-}
-
-// linger waits until the successor's writer is open, if one is to be expected.
-func (r *run) linger(ctx context.Context, over error) {
-	if !followed(over) {
-		return
-	}
-	ctx, cancel := clock.WithTimeout(ctx, r.clock, r.patience, errSuccessor)
-	defer cancel()
-	log := state.With(r.st, r.session.Format(), &state.Options{Settle: r.writer.Settle, Clock: r.clock})
-	for clock.Sleep(ctx, r.clock, r.patience/16) == nil {
-		m, err := log.Newest(ctx)
-		if err == nil && m.Roles[layout.Writer].Epoch > r.session.Epoch() {
-			return
+// handOver lets the work go on until the successor's writer is open, if a successor is to be expected. It
+// returns why the term is over. ctx ends when the work has returned.
+func (l *leadership) handOver(ctx context.Context) error {
+	over := context.Cause(l.term.Context())
+	if followed(over) {
+		wait, cancel := clock.WithTimeout(ctx, l.settings.clock, l.settings.patience, errSuccessor)
+		defer cancel()
+		log := state.With(l.st, l.session.Format(), &state.Options{Settle: l.settings.writer.Settle, Clock: l.settings.clock})
+		for clock.Sleep(wait, l.settings.clock, l.settings.patience/16) == nil {
+			m, err := log.Newest(wait)
+			if err == nil && m.Roles[layout.Writer].Epoch > l.session.Epoch() {
+				break
+			}
 		}
 	}
+	// If the work has returned meanwhile, close settles first what it appended.
+	if ctx.Err() == nil && !errors.Is(over, leader.ErrResigned) {
+		l.cut(over)
+	}
+	return over
+}
+
+// close settles what was appended, and closes the writer. If the work is done, the lock is free as soon
+// as all that was appended is in the history. What Close does besides, such as to note the tail for the
+// successor, takes three requests and more: nobody has to wait for it. The writer takes no more appends
+// before that, also not from a goroutine that has outlived the work: the successor's seal would
+// stop them, and Close would fail.
+func (l *leadership) close() {
+	defer l.vouch(l.until)()
+	ctx, cancel := clock.WithTimeout(l.until, l.settings.clock, l.settings.drain, errDrain)
+	defer cancel()
+	w := l.session.Writer
+	var closing sync.WaitGroup
+	closing.Go(func() { l.result.closed = w.Close(ctx) })
+	<-w.Done()
+	if l.result.worked == nil && w.Flush(ctx) == nil {
+		l.free()
+	}
+	closing.Wait()
+	l.result.writer = w.Err()
+}
+
+// vouch tells the election of progress now, when it is stopped, and twice in each StallAfter until then:
+// while the writer opens and closes, the work cannot call Progress, and StallAfter
+// must not end what it holds. No call is under way once stop has returned.
+func (l *leadership) vouch(ctx context.Context) (stop func()) {
+	l.term.Progress()
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	if every := l.settings.leader.StallAfter / 2; every > 0 {
+		running.Go(func() {
+			for clock.Sleep(ctx, l.settings.clock, every) == nil {
+				l.term.Progress()
+			}
+		})
+	}
+	return func() {
+		cancel()
+		running.Wait()
+		l.term.Progress()
+	}
+}
+
+// standBack is how long this process must wait after Resign before it contends again. Other
+// candidates read the lock once in a heartbeat interval until they see the announcement.
+func (l *leadership) standBack() time.Duration {
+	if l.session == nil {
+		return 0
+	}
+	at := l.session.resigned.Load()
+	if at == nil {
+		return 0
+	}
+	return at.Add(l.settings.renew).Sub(l.settings.clock.Now())
+}
+
+// result is what a leadership leaves behind.
+type result struct {
+	contended error // why the election was not won
+	opened    error // why the writer was not opened
+	worked    error // what the work returned
+	closed    error // why not all that was appended is in the history
+	writer    error // why the writer took no more appends
+	cut       bool  // the writer was cut off: the term was lost, and no successor was expected
+	term      error // why the term was over after that; nil if it lasted
+	late      bool  // the term was over before the lock was freed
+	held      error // what the election said of the term
+}
+
+// ending is what Run does after a leadership.
+type ending struct {
+	again  bool  // contend again
+	err    error // why; if Run does not contend again, what it returns
+	failed error // of the work or of closing the writer, unless that only followed the term's end
+}
+
+// ending decides what Run does next. ctx is Run's.
+func (r *result) ending(ctx context.Context) ending {
+	var e ending
+	fenced := func(err error) bool { return errors.Is(err, writer.ErrFenced) }
+	lost := r.cut // so what the work says is not the reason to return
+	switch {
+	case r.contended != nil:
+		e.err = r.contended
+	case r.opened != nil:
+		e.err, lost = r.opened, r.term != nil || passing(r.opened)
+	case r.worked == nil && r.closed == nil:
+		return ending{}
+	default:
+		if !lost && !fenced(r.closed) {
+			e.failed = r.closed
+		}
+		if e.err = r.worked; e.err == nil {
+			e.err = r.closed
+		}
+		for _, why := range []error{r.writer, r.closed} {
+			if fenced(why) && !errors.Is(r.term, leader.ErrResigned) {
+				lost, e.err = true, why // this error names the epoch that fenced it
+			}
+		}
+	}
+	cause := context.Cause(ctx)
+	stopped := e.err == nil || errors.Is(e.err, context.Canceled) || errors.Is(e.err, leader.ErrLost) || fenced(e.err)
+	if _, over := errors.AsType[*leader.TermError](e.err); !stopped && !over && !errors.Is(e.err, cause) && (r.opened == nil || !passing(e.err)) {
+		e.failed = e.err
+	}
+	if r.late {
+		switch {
+		case stopped:
+			e.err = r.held
+		case errors.Is(r.held, leader.ErrLost):
+			e.err = fmt.Errorf("%w; the work: %w", r.held, e.err)
+		}
+	}
+	if cause != nil {
+		return ending{err: r.stopped(cause, e)}
+	}
+	e.again = e.err == nil || lost || errors.Is(e.err, leader.ErrLost) || fenced(e.err)
+	return e
+}
+
+// stopped is what Run returns after its ctx has ended, with this cause.
+func (r *result) stopped(cause error, e ending) error {
+	waited, ok := errors.AsType[*outage.Error](e.err)
+	switch {
+	case ok && (r.contended != nil || r.opened != nil):
+		return waited // the store did not work
+	case e.failed != nil:
+		return fmt.Errorf("%w, and besides: %w", cause, e.failed)
+	case r.closed != nil && (r.worked == nil || !errors.Is(r.closed, writer.ErrNotCommitted)):
+		return fmt.Errorf("%w, and not all that was appended is in the log: %w", cause, r.closed)
+	}
+	return nil
+}
+
+// passing tells whether err is a failure of the store that may pass. The token is
+// spent all the same, so another term has to open the writer.
+func passing(err error) bool {
+	if errors.Is(err, probe.ErrRefused) {
+		return false // the store broke a promise, whatever error it answered with
+	}
+	var answer *store.Error
+	return errors.Is(err, store.ErrUnknown) || errors.As(err, &answer) && answer.Kind == nil
 }

@@ -62,8 +62,8 @@ func drains(t *testing.T, w *runtest.World) {
 	})
 	time.Sleep(time.Second)
 	a.Cancel(runtest.ErrStop)
-	if err := w.Ends(a); err != runtest.ErrStop { //nolint:errorlint // the cause itself
-		t.Errorf("it ended with %v", err)
+	if err := w.Ends(a); err != nil {
+		t.Errorf("it was told to end and did, with %v", err)
 	}
 	ended := time.Now()
 	if err := w.Ends(b); err != nil {
@@ -244,7 +244,7 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 		}
 		frozen.Store(false)
 		b.Cancel(runtest.ErrStop)
-		if err := w.Ends(b); !errors.Is(err, runtest.ErrStop) {
+		if err := w.Ends(b); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
@@ -252,7 +252,7 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 			t.Errorf("a led %d times", a.Calls.Load())
 		}
 		a.Cancel(runtest.ErrStop)
-		if err := w.Ends(a); !errors.Is(err, runtest.ErrStop) {
+		if err := w.Ends(a); err != nil {
 			t.Error(err)
 		}
 		var leaders []string
@@ -373,4 +373,74 @@ func TestRunPanics(t *testing.T) {
 		}()
 		w.Free()
 	})
+}
+
+// Told to end, Run returns nil if it did so cleanly: main exits with 0 after SIGTERM. It is not clean if something that
+// was appended is not in the log, whoever has noticed that.
+func TestRunToldToEnd(t *testing.T) {
+	full := errors.New("the disk is full")
+	for name, c := range map[string]struct {
+		work  runtest.Work
+		clean bool
+		alone bool // clean if nobody follows
+		says  error
+	}{
+		"obeys":                      {work: func(ctx context.Context, _ *fencepost.Session) error { <-ctx.Done(); return context.Cause(ctx) }, clean: true},
+		"obeys in its own words":     {work: func(ctx context.Context, _ *fencepost.Session) error { <-ctx.Done(); return ctx.Err() }, clean: true},
+		"is done":                    {work: func(ctx context.Context, _ *fencepost.Session) error { <-ctx.Done(); return nil }, clean: true},
+		"appends until it is sealed": {work: func(ctx context.Context, s *fencepost.Session) error { return appends(ctx, s) }, clean: true},
+		"fails":                      {work: func(ctx context.Context, _ *fencepost.Session) error { <-ctx.Done(); return full }, says: full},
+		"says that it is done, and is not": {work: func(ctx context.Context, s *fencepost.Session) error {
+			<-ctx.Done() // if it is followed, the log is sealed
+			_, err := s.AppendAsync(context.WithoutCancel(ctx), [][]byte{[]byte("x")})
+			return err
+		}, alone: true, says: writer.ErrNotCommitted},
+	} {
+		for _, followed := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", followed ", followed), func(t *testing.T) {
+				runtest.In(t, func(t *testing.T, w *runtest.World) {
+					a := w.Start("a", runtest.Options("a"), c.work)
+					time.Sleep(10 * time.Second)
+					if followed {
+						defer w.Ends(w.Start("b", runtest.Options("b"), func(context.Context, *fencepost.Session) error { return nil }))
+						time.Sleep(10 * time.Second)
+					}
+					a.Cancel(runtest.ErrStop)
+					err := w.Ends(a)
+					if clean := c.clean || c.alone && !followed; clean && err != nil || !clean && (!errors.Is(err, runtest.ErrStop) || !errors.Is(err, c.says)) {
+						t.Errorf("Run returns %v", err)
+					}
+				})
+			})
+		}
+	}
+	t.Run("never led", func(t *testing.T) {
+		runtest.In(t, func(t *testing.T, w *runtest.World) {
+			hold := make(chan struct{})
+			a := w.Start("a", runtest.Options("a"), func(context.Context, *fencepost.Session) error { <-hold; return nil })
+			time.Sleep(10 * time.Second)
+			b := w.Start("b", runtest.Options("b"), func(context.Context, *fencepost.Session) error { return full })
+			time.Sleep(10 * time.Second)
+			b.Cancel(runtest.ErrStop)
+			if err := w.Ends(b); err != nil {
+				t.Errorf("a candidate returns %v", err)
+			}
+			close(hold)
+			if err := w.Ends(a); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// appends appends as often as the store answers, until an append is refused.
+func appends(ctx context.Context, s *fencepost.Session) error {
+	for {
+		if _, err := s.Append(context.WithoutCancel(ctx), [][]byte{[]byte("x")}); err != nil {
+			return err
+		}
+		if err := clock.Sleep(ctx, clock.Go(), 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }

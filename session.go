@@ -16,9 +16,8 @@ import (
 // that it writes in. [Run] passes one to each call of the work. It is safe for
 // concurrent use.
 //
-// The session's methods besides those below are the writer's: Append, Recovered,
-// CommitFiles and so on. Done and Err tell about the writer. The end of the term
-// ends the work's context, and context.Cause tells why.
+// The session has the writer's methods too: Append, Recovered, CommitFiles and so on. The end of
+// the term ends the work's context, and context.Cause tells why.
 type Session struct {
 	*writer.Writer
 
@@ -31,6 +30,14 @@ type Session struct {
 	mu   sync.Mutex // held while Resign tells the term
 	over bool       // the work has returned
 }
+
+// Done is closed when the writer takes no appends any more: see [writer.Writer.Done]. The term may
+// last longer.
+func (s *Session) Done() <-chan struct{} { return s.Writer.Done() }
+
+// Err is why the writer takes no appends any more, or nil: see [writer.Writer.Err]. It says nothing of the
+// term: see Check.
+func (s *Session) Err() error { return s.Writer.Err() }
 
 // Token is the fencing token of this leadership, for a writer of another log. For other
 // sinks send the Epoch with each request: see fence.Gate.

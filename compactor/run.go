@@ -25,13 +25,13 @@ import (
 // for objects to fold every Options.Interval, and prunes twice in each grace period. Both are less
 // frequent if Options.IdleInterval says so.
 //
-// If there is no log yet, Run waits for it. It returns ctx's cause, with the last failure of the
-// store while that does not work; or earlier an error that
+// If there is no log yet, Run waits for it. It returns nil when ctx has ended; ctx's cause with the last
+// failure of the store, if that did not work then; or earlier an error that
 // waiting cannot mend: the log is damaged or was deleted, the token is fenced, or the store
 // refuses for good. After any other error it retries an Interval later.
 func (c *Compactor) Run(ctx context.Context) error {
-	if err := c.awaitLog(ctx); err != nil {
-		return failed(ctx, err)
+	if c.awaitLog(ctx) != nil {
+		return nil
 	}
 	for {
 		err := c.inEpoch(ctx, c.rounds)
@@ -51,7 +51,7 @@ func (c *Compactor) Run(ctx context.Context) error {
 	}
 }
 
-// ended is why Run ends with its context, and what the store has answered while it waited.
+// ended is nil, or what the store has answered, when Run ends with its context while it waited for the store.
 func (c *Compactor) ended(ctx context.Context, err error) error {
 	if waited, ok := errors.AsType[*outage.Error](err); ok { // for the election
 		return waited
@@ -59,7 +59,7 @@ func (c *Compactor) ended(ctx context.Context, err error) error {
 	if c.outage.Told() {
 		return c.outage.Explain(context.Cause(ctx))
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
 // warn logs a failure that is retried, unless it has lines already.
@@ -69,7 +69,7 @@ func (c *Compactor) warn(what string, err error) {
 	}
 }
 
-// awaitLog waits until there is a log. That is one GET in each Interval, and less often the longer
+// awaitLog waits until there is a log, or ctx ends. That is one GET in each Interval, and less often the longer
 // it lasts if IdleInterval says so.
 func (c *Compactor) awaitLog(ctx context.Context) error {
 	for n, every := 0, c.opts.Interval; ; n, every = n+1, c.idle(every) {

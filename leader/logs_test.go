@@ -176,7 +176,7 @@ func TestLogDeposed(t *testing.T) {
 			w.Errorf("%v", waits)
 		}
 		w.resign(b)
-		if over := logs.FilterMessage("term over").All(); len(over) != 2 || over[1].Level != zap.InfoLevel {
+		if over := logs.FilterMessage("term over").All(); len(over) != 2 || over[1].Level != zap.InfoLevel || over[1].ContextMap()["error"] != nil || over[1].ContextMap()["reason"] == nil {
 			w.Errorf("%v", over)
 		}
 	})

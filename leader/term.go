@@ -273,11 +273,11 @@ func (t *Term) end(c lease.Cause, paused time.Duration) *TermError {
 func (t *Term) ended(over *TermError, now clock.Instant) {
 	defer close(t.told) // also if the hook panics
 	led := now.Sub(t.began)
-	level := zap.InfoLevel
+	level, why := zap.InfoLevel, zap.String("reason", over.Error()) // a clean end is no error
 	if over.lost() {
-		level = zap.WarnLevel
+		level, why = zap.WarnLevel, zap.Error(over)
 	}
-	t.e.opts.Logger.Log(level, "term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led.Round(time.Millisecond)), zap.Error(over))
+	t.e.opts.Logger.Log(level, "term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led.Round(time.Millisecond)), why)
 	if h := t.e.opts.Hooks.Ended; h != nil {
 		h(End{Epoch: t.epoch, Cause: over, Led: led})
 	}

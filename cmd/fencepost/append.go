@@ -321,7 +321,8 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 		Logger: p.log,
 	}
 	var log fence.ID
-	return fencepost.Run(ctx, st, opts, func(ctx context.Context, w *fencepost.Session) error {
+	done := false
+	err := fencepost.Run(ctx, st, opts, func(ctx context.Context, w *fencepost.Session) error {
 		p.epoch = w.Epoch()
 		if id := w.Format().Log; log == (fence.ID{}) {
 			log = id
@@ -335,6 +336,11 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 		if fatal := f.Fatal(); fatal != nil {
 			cancel(fatal) // or Run would contend again for nothing
 		}
+		done = err == nil
 		return err
 	})
+	if !done && err == nil { // not at the end of the input
+		err = context.Cause(ctx)
+	}
+	return err
 }

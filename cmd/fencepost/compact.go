@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -180,7 +181,7 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	case err != nil:
 		return &kindError{errUsage, err}
 	case f.watch:
-		return c.Run(ctx)
+		return cmp.Or(c.Run(ctx), context.Cause(ctx))
 	case f.dry:
 		return a.plan(ctx, c)
 	}
@@ -227,7 +228,7 @@ func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files
 	if err != nil {
 		return err
 	}
-	return group.Compact(ctx, f.gauges.store(st), opts)
+	return cmp.Or(group.Compact(ctx, f.gauges.store(st), opts), context.Cause(ctx))
 }
 
 // worked tells whether a pass found something to do.

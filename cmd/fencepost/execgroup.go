@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func (s *sharing) session(ctx context.Context, st store.Store) error {
 	if err != nil {
 		return err
 	}
-	return g.Run(ctx, s.work)
+	return cmp.Or(g.Run(ctx, s.work), context.Cause(ctx))
 }
 
 // receive passes a signal on to all commands. SIGTERM makes the member leave in good order; a

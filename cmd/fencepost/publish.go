@@ -81,7 +81,7 @@ It needs the rights of a publisher.`,
 			return err
 		}
 		if watch {
-			return ends(ctx, p.Run(ctx))
+			return cmp.Or(ends(ctx, p.Run(ctx)), context.Cause(ctx))
 		}
 		r, err := p.Publish(ctx)
 		if err != nil {

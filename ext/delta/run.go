@@ -25,7 +25,7 @@ const (
 )
 
 // Run publishes, and goes on to publish what is committed later, until ctx ends. Then it returns
-// the cause. Any number of publishers can run at once.
+// nil, or the error of the store that it was waiting for. Any number of publishers can run at once.
 //
 // It goes on after errors of the store, and tells Hooks.Failed. It returns [ErrForeign],
 // [ErrDamaged], or [ErrUnpublished] if all sources are.
@@ -71,12 +71,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// ended is why Run ends with its context: also what the store has answered, if that is known.
+// ended is nil, or what the store has answered, when Run ends with its context.
 func ended(ctx context.Context, err error) error {
-	if errors.Is(err, context.Cause(ctx)) {
+	if _, waited := errors.AsType[*store.Error](err); waited && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
 // later decides when the sources with errors are tried again, each for itself: the others do not

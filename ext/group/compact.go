@@ -72,7 +72,7 @@ func (o *CompactOptions) Validate() error {
 // it is retried later and later, and then by another process: see [Group.Run]. The others go on. Compact
 // follows when the number of partitions is raised.
 //
-// It returns ctx's cause if ctx ended; nil if somebody has drained this member; an [ErrOptions] at once
+// It returns nil if ctx ended, or somebody has drained this member; an [ErrOptions] at once
 // if the options are wrong; [ErrNoGroup] if there is no group in st; and the other errors of [Run].
 func Compact(ctx context.Context, st store.Store, opts *CompactOptions) error {
 	faults := []error{opts.Validate()}

@@ -34,7 +34,7 @@ func ExampleJoin() {
 		return context.Cause(ctx)
 	})
 	fmt.Println(err)
-	// Output: context canceled
+	// Output: <nil>
 }
 
 // Observe yields the status at once, and again after each change.
@@ -77,5 +77,5 @@ func ExampleRun() {
 	fmt.Println(err)
 	// Output:
 	// partition 0 in epoch 65536
-	// context canceled
+	// <nil>
 }

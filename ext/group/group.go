@@ -198,7 +198,7 @@ func (g *Group) Probe() *probe.Report { return g.format.Probe }
 // and the work on each goes on until the new owner is ready.
 //
 // Run returns when the session is over and all work has returned, but waits no longer than
-// Options.Drain. It returns ctx's cause if ctx ended and the member left in good order; nil after
+// Options.Drain. It returns nil if the member left in good order: ctx ended, or after
 // Leave or [Drain]; an [EndError] otherwise. If that is [ErrHung], some work still runs, and [Join]
 // waits for it in this process. [ErrBusy] if Run was called before.
 func (g *Group) Run(ctx context.Context, work func(ctx context.Context, p *Partition) error) error {
@@ -222,8 +222,6 @@ func (g *Group) Run(ctx context.Context, work func(ctx context.Context, p *Parti
 		return &EndError{Member: g.Member(), Partition: hung[0], Kind: ErrHung, Err: end}
 	case !errors.Is(end.Kind, ErrLeft):
 		return end
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	}
 	return nil
 }

@@ -86,8 +86,7 @@ type Session struct {
 // When ctx ends, the member leaves in good order: the work on each partition goes on until its new
 // owner is ready, and only then its context ends. Run returns
 //
-//   - ctx's cause if ctx ended;
-//   - nil if somebody has drained this member: see [Drain];
+//   - nil if ctx ended, or somebody has drained this member: see [Drain];
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or st is nil;
 //   - ErrHung if some work did not return in time after its context had ended. It still
 //     runs, and a later call of Run in this process waits for it;
@@ -127,13 +126,13 @@ func memberships(ctx context.Context, c clock.Clock, logger *zap.Logger, members
 		case err == nil, errors.Is(err, ErrHung):
 			return err
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return nil
 		case final(err):
 			return err
 		}
 		logger.Info("joining again", zap.Error(err))
-		if err := clock.Sleep(ctx, c, minPause); err != nil {
-			return err
+		if clock.Sleep(ctx, c, minPause) != nil {
+			return nil
 		}
 	}
 }

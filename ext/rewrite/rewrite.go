@@ -50,21 +50,21 @@ func New(w *writer.Writer, r *reader.Reader, rewrite Func, opts *Options) (*Rewr
 }
 
 // Run merges files whenever there are enough, until ctx ends or the writer does. It returns
-// ctx's cause, or what writer.Writer.Err says. After any other error it goes on an Interval
+// nil when ctx has ended, or what writer.Writer.Err says. After any other error it goes on an Interval
 // later: [Options.Logger] tells.
 func (r *Rewriter) Run(ctx context.Context) error {
 	for {
 		_, err := r.Once(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return nil
 		case r.w.Err() != nil:
 			return r.w.Err()
 		case err != nil:
 			r.opts.Logger.Warn("cannot merge files; trying again", zap.Duration("in", r.opts.Interval), zap.Error(err))
 		}
-		if err := clock.Sleep(ctx, r.opts.Clock, r.opts.Interval); err != nil {
-			return err
+		if clock.Sleep(ctx, r.opts.Clock, r.opts.Interval) != nil {
+			return nil
 		}
 	}
 }

@@ -107,13 +107,7 @@ func runWorker(ctx context.Context, c config, in io.Reader, out io.Writer) error
 
 	err = copyAll(ctx, c, l, logs, partitions, s, report)
 	stop()
-	if p := <-published; !errors.Is(p, context.Canceled) {
-		err = errors.Join(err, p)
-	}
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return errors.Join(err, <-published)
 }
 
 // copyAll copies the partitions that this worker owns. The stage is nil outside of the story.

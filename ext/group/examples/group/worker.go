@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -73,7 +72,7 @@ func runWorker(ctx context.Context, url, prefix, name string, in io.Reader, out 
 			}
 		},
 	}}}
-	err = group.Run(ctx, st, opts, func(ctx context.Context, s *group.Session) error {
+	return group.Run(ctx, st, opts, func(ctx context.Context, s *group.Session) error {
 		p, token := s.Partition.Number(), uint64(s.Partition.Token().Epoch())
 		report(event{What: "opens", Partition: p, Token: token})
 		defer func() { report(event{What: "closes", Partition: p, Token: token}) }()
@@ -90,8 +89,4 @@ func runWorker(ctx context.Context, url, prefix, name string, in io.Reader, out 
 			}
 		}
 	})
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
