@@ -31,7 +31,8 @@ type supervisor struct {
 	stopping  bool   // the watchdog has told it
 	forced    bool   // this process has told it
 	lost      bool
-	quiet     int // how often in succession nothing was left to kill
+	quiet     int     // how often in succession nothing was left to kill
+	unsent    []order // orders that could not be written yet
 }
 
 // Run runs a command until it ends, ctx ends, or the lease does, and returns when it and all
@@ -187,11 +188,33 @@ func (s *supervisor) look() bool {
 }
 
 // order tells the watchdog something. A frozen one does not read it: then it confirms nothing.
+//
+// What cannot be written now is written later, and in order. The watchdog starts the command at the first order that
+// is not to stop it. So if an order to stop were lost, and a deadline followed, a command would start that must not.
 func (s *supervisor) order(o order) {
-	b, err := json.Marshal(o)
-	if err == nil {
-		_ = s.orders.SetWriteDeadline(time.Now().Add(beat))
-		_, _ = s.orders.Write(append(b, '\n')) // it is small enough to be written whole or not at all
+	switch last := len(s.unsent) - 1; {
+	case last >= 0 && o.Signal == 0 && s.unsent[last].Signal == 0: // deadlines, or one that kills
+		s.unsent[last].Until, s.unsent[last].Kill = max(o.Until, s.unsent[last].Until), o.Kill || s.unsent[last].Kill
+	case len(s.unsent) < maxUnsent || o.Stop:
+		s.unsent = append(s.unsent, o)
+	}
+	s.resend()
+}
+
+// maxUnsent bounds the signals that wait for a watchdog that is frozen.
+const maxUnsent = 64
+
+func (s *supervisor) resend() {
+	for len(s.unsent) > 0 {
+		b, err := json.Marshal(s.unsent[0])
+		if err == nil {
+			_ = s.orders.SetWriteDeadline(time.Now().Add(beat))
+			_, err = s.orders.Write(append(b, '\n')) // it is small enough to be written whole or not at all
+		}
+		if err != nil {
+			return
+		}
+		s.unsent = s.unsent[1:]
 	}
 }
 
@@ -279,7 +302,7 @@ func (s *supervisor) stop(sig syscall.Signal) {
 func (s *supervisor) step() {
 	before := s.offered
 	holds := s.look()
-	if s.offered > before {
+	if s.resend(); s.offered > before {
 		s.order(order{Until: s.offered})
 	}
 	now := Now()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -51,6 +52,44 @@ func TestEndedBeforeTheStart(t *testing.T) {
 	c.Renewed = func(Moment) { time.Sleep(1100 * time.Millisecond) }
 	if _, err := Run(t.Context(), c); !errors.Is(err, ErrLost) {
 		t.Errorf("the deadline came first: %v", err)
+	}
+}
+
+// The pipe to the watchdog is full, or this process gets no processor time for so long that a write does not happen.
+// Then the order to stop is written later, and before each deadline.
+func TestOrdersAreNotLost(t *testing.T) {
+	theirs, mine, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	defer mine.Close()
+	_ = mine.SetWriteDeadline(time.Now().Add(time.Second))
+	full, _ := mine.Write(bytes.Repeat([]byte("\n"), 1<<20)) // what fits
+	s := &supervisor{Command: none(), orders: mine}
+	s.look()
+	s.confirmed = s.offered
+	s.stop(syscall.SIGTERM)
+	for range 3 { // deadlines that become one
+		time.Sleep(2 * time.Millisecond)
+		s.step()
+	}
+	if _, err := io.ReadFull(theirs, make([]byte, full)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Millisecond)
+	s.step()
+	_ = mine.Close()
+	var got []order
+	for d := json.NewDecoder(theirs); ; {
+		var o order
+		if d.Decode(&o) != nil {
+			break
+		}
+		got = append(got, o)
+	}
+	if len(got) < 2 || got[0] != (order{Signal: syscall.SIGTERM, Stop: true}) || got[1].Until == 0 || len(got) > 3 {
+		t.Errorf("the watchdog reads %+v", got)
 	}
 }
 
