@@ -26,7 +26,7 @@ type Options struct {
 	// Leader configures the election. A leader prunes old locks only if Leader.Prune
 	// is set; without it the log's compactor prunes them.
 	Leader *leader.Options
-	// Writer configures the writer. Run sets Writer.Until, so it must be nil here.
+	// Writer configures the writer.
 	Writer *writer.Options
 	// Compactor runs a compactor in this process for as long as Run runs. Of several, one
 	// works and the others wait, wherever the leader is. nil: none; then something else has
@@ -36,6 +36,8 @@ type Options struct {
 	// Then it returns store.ErrUnreachable. Default 0: until ctx ends. Every 5 s the log says
 	// what Run waits for.
 	Contact time.Duration
+	// Clock serves all parts that have no Clock of their own. Default: the machine's. Tests pass clock.Go.
+	Clock clock.Clock
 	// Logger also serves the election, the writer and the compactor if they have no Logger of
 	// their own. Default: warnings and errors go to slog.Default; zap.NewNop logs nothing.
 	// Package zaptoslog makes a Logger from a slog.Handler.
@@ -57,9 +59,6 @@ func (o *Options) Validate() error {
 	}
 	if o.Contact < 0 {
 		all.add("Contact", fmt.Errorf("%v must not be negative", o.Contact))
-	}
-	if o.Writer != nil && o.Writer.Until != nil {
-		all.add("Writer", errors.New("the field Until must be nil, because Run sets it to the leader's term"))
 	}
 	return errors.Join(all...)
 }
@@ -99,7 +98,9 @@ func (o *Options) settings(traits store.Traits) settings {
 	s.leader.NoPrune = s.leader.NoPrune || s.leader.Prune == leader.PruneOptions{}
 	s.leader.Logger = cmp.Or(s.leader.Logger, s.logger.Named("leader"))
 	s.writer.Logger = cmp.Or(s.writer.Logger, s.logger.Named("writer"))
-	s.clock = clock.Or(s.leader.Clock)
+	// One that is set for a part only, and forgotten for the others, is meant for all.
+	s.clock = clock.Or(cmp.Or(v.Clock, s.leader.Clock, s.writer.Clock))
+	s.leader.Clock, s.writer.Clock = cmp.Or(s.leader.Clock, s.clock), cmp.Or(s.writer.Clock, s.clock)
 	const validity = 15 * time.Second // the election's default
 	if s.renew = s.leader.Renew; s.renew == 0 {
 		s.renew = max(cmp.Or(s.leader.Validity, validity)*2/5, traits.MinRewrite)

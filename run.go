@@ -319,12 +319,11 @@ func followed(over error) bool {
 // open takes the log over, and opens the writer.
 func (l *leadership) open() error {
 	defer l.vouch(l.term.Context())()
-	opts := l.settings.writer
-	opts.Until = l.until
-	w, err := writer.Open(l.term.Context(), l.st, l.term.Token(), &opts)
+	w, err := writer.Open(l.term.Context(), l.st, l.term.Token(), &l.settings.writer)
 	if err != nil {
 		return err
 	}
+	w.Until(l.until)
 	l.session = &Session{Writer: w, term: l.term, clock: l.settings.clock, promised: &l.promised, most: l.settings.validity}
 	return nil
 }

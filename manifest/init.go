@@ -56,7 +56,8 @@ type InitOptions struct {
 	Made func()
 	// Settle tunes retries.
 	Settle *store.SettleOptions
-	// Clock tells when the log was created; the machine's by default.
+	// Clock tells when the log was created; the machine's by default. It is also the Clock of Settle and Probe,
+	// unless those have one.
 	Clock clock.Clock
 }
 
@@ -74,6 +75,11 @@ func (o *InitOptions) withDefaults() (InitOptions, error) {
 	v.Limits.Cursor = cmp.Or(v.Limits.Cursor, fence.DefaultLimits().Cursor)
 	v.Limits.Manifest = cmp.Or(v.Limits.Manifest, fence.DefaultLimits().Manifest)
 	v.Clock = clock.Or(v.Clock)
+	settle := *cmp.Or(v.Settle, &store.SettleOptions{})
+	settle.Clock = cmp.Or(settle.Clock, v.Clock)
+	probing := *cmp.Or(v.Probe, &probe.Options{})
+	probing.Clock = cmp.Or(probing.Clock, v.Clock)
+	v.Settle, v.Probe = &settle, &probing
 	var bad []error
 	switch {
 	case v.Grace == 0:

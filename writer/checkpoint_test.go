@@ -168,7 +168,10 @@ func TestCheckpointAndAnotherIsFenced(t *testing.T) {
 				if when == "before" {
 					cancel(cause)
 				}
-				w, err := e.try("a", 1, &writer.Options{Checkpoint: time.Minute, Until: until})
+				w, err := e.try("a", 1, &writer.Options{Checkpoint: time.Minute})
+				if err == nil {
+					w.Until(until)
+				}
 				if err == nil && when != "before" {
 					e.append(w, "0")
 					e.hold("a", faultstore.Put, layout.ManifestPrefix)

@@ -148,7 +148,8 @@ func TestUntilIsOver(t *testing.T) {
 		over := errors.New("term over")
 		until, cancel := context.WithCancelCause(t.Context())
 		cancel(over)
-		w := e.open("a", 1, &writer.Options{Until: until})
+		w := e.open("a", 1, &writer.Options{})
+		w.Until(until)
 		<-w.Done()
 		if _, err := w.Append(t.Context(), recs("0")); kind(err) != "not" || !errors.Is(err, writer.ErrClosed) || !errors.Is(err, over) {
 			t.Errorf("error is %v", err)
@@ -164,7 +165,8 @@ func TestUntilIsOver(t *testing.T) {
 func TestUntilDuringClose(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		until, cancel := context.WithCancel(t.Context())
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 1, Until: until})
+		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 1})
+		w.Until(until)
 		e.hold("a", faultstore.Put, layout.DataPrefix)
 		fs := e.several(w, "0", "1")
 		closed := make(chan error)

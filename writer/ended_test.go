@@ -203,7 +203,8 @@ func TestEndedIsTold(t *testing.T) {
 		"the term ends": func(e *env) {
 			over := errors.New("term over")
 			until, cancel := context.WithCancelCause(e.Context())
-			x := e.watch(&writer.Options{Until: until})
+			x := e.watch(nil)
+			x.Until(until)
 			e.hold("a", faultstore.Put, layout.DataPrefix)
 			f := e.async(x.Writer, "0")
 			time.Sleep(time.Second)
@@ -218,7 +219,8 @@ func TestEndedIsTold(t *testing.T) {
 		"the term ends while the writer rests": func(e *env) {
 			over := errors.New("term over")
 			until, cancel := context.WithCancelCause(e.Context())
-			x := e.watch(&writer.Options{Until: until})
+			x := e.watch(nil)
+			x.Until(until)
 			time.Sleep(time.Hour)
 			cancel(over)
 			x.once(over, time.Hour)
@@ -227,7 +229,9 @@ func TestEndedIsTold(t *testing.T) {
 			over := errors.New("term over")
 			until, cancel := context.WithCancelCause(e.Context())
 			cancel(over)
-			e.watch(&writer.Options{Until: until}).once(over, 0)
+			x := e.watch(nil)
+			x.Until(until)
+			x.once(over, 0)
 		},
 		"the store refuses": func(e *env) {
 			x := e.watch(nil)

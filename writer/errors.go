@@ -12,7 +12,7 @@ var (
 	// The outcome of each append in flight is found out first. It is package fence's; a
 	// [fence.FencedError] says which epoch it was.
 	ErrFenced = fence.ErrFenced
-	// ErrClosed: the writer was closed, or Options.Until is over.
+	// ErrClosed: the writer was closed, or the context of Until is over.
 	ErrClosed = errors.New("writer: closed")
 	// ErrNotCommitted: the records are not in the history and never will be. They may be
 	// appended again, by this writer if it goes on, or by the next leader.

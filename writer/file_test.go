@@ -131,7 +131,8 @@ func TestFileOfAFencedWriter(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		until, cancel := context.WithCancel(t.Context())
 		a := e.open("a", 1, nil)
-		b := e.open("b", 2, &writer.Options{Until: until})
+		b := e.open("b", 2, &writer.Options{})
+		b.Until(until)
 		of := func(w *writer.Writer) *writer.FileWriter {
 			f := create(t, w, 0)
 			if _, err := io.WriteString(f, "half"); err != nil {

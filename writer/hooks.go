@@ -37,7 +37,7 @@ type Hooks struct {
 	Checkpoint func(Checkpoint)
 	// Ended: the writer takes no appends any more, and all outcomes are known. Called once for each
 	// writer that Open has returned, after its other hooks have returned, and before Close
-	// returns. A writer that is fenced, or fails, or whose Options.Until ends, tells it without a Close.
+	// returns. A writer that is fenced, or fails, or whose Until ends, tells it without a Close.
 	Ended func(Ending)
 }
 
@@ -59,7 +59,7 @@ type Ending struct {
 	Epoch fence.Epoch
 	// Err is what [Writer.Err] returns from now on:
 	//   - [ErrFenced] if the writer has met a successor, also during Close;
-	//   - [ErrClosed] if Close has ended it, or Options.Until, whose cause it has too. The cause may
+	//   - [ErrClosed] if Close has ended it, or the context of Until, whose cause it has too. The cause may
 	//     be an ErrFenced, such as a compactor's: ask for ErrClosed first;
 	//   - else the store's error.
 	//

@@ -2,7 +2,6 @@ package writer
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -76,14 +75,10 @@ type Options struct {
 	// if nothing is new, and comes earlier after 1,024 objects or 256 MiB. Default 10 s. A
 	// negative value means only the first one, after Open, which records the epoch.
 	Checkpoint time.Duration
-	// Until ends the writer: when it is done, nothing more is sent, and what is in flight is
-	// reported as [ErrUnknown]. Pass the context of the leader's term. The writer is safe
-	// without it; with it a deposed leader stops by itself.
-	Until context.Context //nolint:containedctx // an option: it is only watched, no request runs under it
 	// Files is the store for the files of the table, if the log keeps them in a second one: see
 	// manifest.InitOptions.Files. It is that of Init by default.
 	Files store.Store
-	// Init describes the log if it does not exist yet. Its Settle is Settle by default.
+	// Init describes the log if it does not exist yet. Its Settle and Clock are the writer's by default.
 	Init *manifest.InitOptions
 	// Settle tunes retries. Its Clock is Clock by default.
 	Settle *store.SettleOptions
@@ -124,7 +119,7 @@ func (o *Options) withDefaults() Options {
 	settle.Clock = cmp.Or(settle.Clock, v.Clock)
 	v.Settle = &settle
 	init := *cmp.Or(v.Init, &manifest.InitOptions{})
-	init.Settle = cmp.Or(init.Settle, v.Settle)
+	init.Settle, init.Clock = cmp.Or(init.Settle, v.Settle), cmp.Or(init.Clock, v.Clock)
 	if !store.IsNil(v.Files) {
 		init.Files = v.Files
 	}

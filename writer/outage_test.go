@@ -96,7 +96,8 @@ func TestWhyItCannotWriteAnyMore(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		until, end := context.WithCancelCause(context.Background())
 		defer end(nil)
-		w := e.open("a", 1, &writer.Options{Until: until})
+		w := e.open("a", 1, &writer.Options{})
+		w.Until(until)
 		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataPrefix, Times: 3, Fault: faultstore.Fault{Drop: true}})
 		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}})
 		_, err := w.Append(t.Context(), [][]byte{[]byte("0")})
@@ -112,7 +113,8 @@ func TestWhyItCannotWriteAnyMore(t *testing.T) {
 func TestWhyTheTermEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		until, end := context.WithCancelCause(context.Background())
-		w := e.open("a", 1, &writer.Options{Until: until})
+		w := e.open("a", 1, &writer.Options{})
+		w.Until(until)
 		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataPrefix, Times: -1, Fault: faultstore.Fault{Drop: true}})
 		f := e.async(w, "0")
 		time.Sleep(15 * time.Second)

@@ -161,8 +161,9 @@ func TestStoppedBeforeSending(t *testing.T) {
 			defer cancel()
 			c := &stopClock{Clock: clock.Go()}
 			opts := *single
-			opts.Clock, opts.Until = c, until
+			opts.Clock = c
 			a := e.open("a", 1, &opts)
+			a.Until(until)
 			release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 			fs := e.several(a, "0")
 			want := "unknown"
@@ -269,7 +270,8 @@ func TestOutcomesWhenGivenUp(t *testing.T) {
 		t.Run(name, bubbled(func(t *testing.T, e *env) {
 			until, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			a := e.open("a", 1, &writer.Options{InFlight: 2, Window: 2, BatchBytes: 1, Until: until})
+			a := e.open("a", 1, &writer.Options{InFlight: 2, Window: 2, BatchBytes: 1})
+			a.Until(until)
 			e.hold("a", faultstore.Put, layout.DataPrefix)
 			fs := e.several(a, "0", "1", "2")
 			err := stop(a, cancel)

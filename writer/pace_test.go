@@ -104,7 +104,8 @@ func TestEditDoesNotLinger(t *testing.T) {
 func TestLingerIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		until, cancel := context.WithCancel(t.Context())
-		w := e.open("a", 1, &writer.Options{Linger: time.Hour, Until: until})
+		w := e.open("a", 1, &writer.Options{Linger: time.Hour})
+		w.Until(until)
 		f := e.async(w, "0")
 		synctest.Wait()
 		cancel()

@@ -113,11 +113,19 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, s
 	w.changed.L = &w.mu
 	w.slots, w.abandon = context.WithCancelCause(context.Background())
 	w.checkpointing, w.checkpoints.pruning = true, pruning{Writer: w, updater: updater}
-	if opts.Until != nil {
-		w.stopUntil = w.abortWith(opts.Until)
-	}
 	w.tasks.Go(w.checkpointFirst)
 	return w, nil
+}
+
+// Until ends the writer when ctx ends: then nothing more is sent, and what is in flight is reported as
+// [ErrUnknown]. Call it right after [Open], with the context of the leader's term. The writer is safe
+// without it. With it, a deposed leader stops by itself.
+func (w *Writer) Until(ctx context.Context) {
+	stop := w.abortWith(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.stopUntil
+	w.stopUntil = func() { before(); stop() }
 }
 
 // abortWith aborts when ctx ends. The function returned ends that, and waits for an abort
@@ -158,7 +166,7 @@ func (w *Writer) Err() error {
 //
 // A writer learns that it was fenced from the answer to what it sends: an append, or the checkpoint
 // after one. While nothing is appended it sends nothing, so it does not learn it, and Done stays
-// open. A check of the term asks the election, not the log, and does not find it out either. Options.Until ends
+// open. A check of the term asks the election, not the log, and does not find it out either. Until ends
 // the writer when the term is lost.
 func (w *Writer) Done() <-chan struct{} { return w.closed }
 
@@ -219,7 +227,10 @@ func (w *Writer) Close(ctx context.Context) error {
 		<-w.finished
 	} else {
 		w.tasks.Wait()
-		w.stopUntil()
+		w.mu.Lock()
+		stop := w.stopUntil
+		w.mu.Unlock()
+		stop()
 		w.abandon(ErrClosed)
 		w.ending.Wait()
 		close(w.finished)

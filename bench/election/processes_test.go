@@ -112,10 +112,11 @@ func ownElector(ctx context.Context, st store.Store, lo *leader.Options) error {
 	}
 	return e.Run(context.WithoutCancel(ctx), func(work context.Context, t *leader.Term) error {
 		defer context.AfterFunc(ctx, func() { _ = t.Resign(context.WithoutCancel(ctx)) })()
-		w, err := writer.Open(work, st, t.Token(), &writer.Options{Until: work})
+		w, err := writer.Open(work, st, t.Token(), nil)
 		if err != nil {
 			return err
 		}
+		w.Until(work)
 		defer w.Close(work)
 		return appendAll(work, w)
 	})

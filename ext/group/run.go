@@ -27,8 +27,7 @@ import (
 type RunOptions struct {
 	// Group configures the membership.
 	Group *Options
-	// Writer configures the writer of each partition's log. Run sets Writer.Until, so it must be nil
-	// here. MaxBytes and InFlight are for each log.
+	// Writer configures the writer of each partition's log. MaxBytes and InFlight are for each log.
 	Writer *writer.Options
 	// Opens is how many logs are opened at once, 1 to 1,024, default 16. Of the others the next is the one whose
 	// partition has been without an owner for longest.
@@ -51,9 +50,6 @@ func (o *RunOptions) Validate() error {
 	var all faults
 	all.add("Group", o.Group.Validate())
 	all.add("Writer", o.Writer.Validate())
-	if o.Writer != nil && o.Writer.Until != nil {
-		all.add("Writer", errors.New("the field Until must be nil, because Run sets it to the ownership of the partition"))
-	}
 	if o.Opens < 0 || o.Opens > 1024 {
 		all.add("Opens", fmt.Errorf("%d must be 1 to 1024", o.Opens))
 	}
@@ -297,7 +293,6 @@ func (r *running) open(ctx, until context.Context, p *Partition, end context.Can
 		return nil, err
 	}
 	opts := r.writer
-	opts.Until = until
 	opts.Hooks.Ended = func(e writer.Ending) {
 		if !errors.Is(e.Err, writer.ErrClosed) { // the work may close the writer and go on
 			end(fmt.Errorf("group: %w", e.Err))
@@ -322,6 +317,7 @@ func (r *running) open(ctx, until context.Context, p *Partition, end context.Can
 	}
 	w, err := writer.Open(ctx, st, p.Token(), &opts)
 	if err == nil {
+		w.Until(until)
 		r.filesKnown.Store(true)
 		r.opened.Store(p.Number(), true)
 	}

@@ -47,7 +47,6 @@ func TestRunRefusesAtOnce(t *testing.T) {
 				o.Writer.Init = &manifest.InitOptions{Limits: fence.Limits{Manifest: -5}}
 			}, idle},
 			"Validity 1µs must be":                        {func(o *fencepost.Options) { o.Leader.Validity = time.Microsecond }, idle},
-			"Until must be nil":                           {func(o *fencepost.Options) { o.Writer.Until = t.Context() }, idle},
 			"Leader: leader: invalid options: StallAfter": {func(o *fencepost.Options) { o.Leader.StallAfter, o.Writer.InFlight = -1, -1 }, idle}, // and the writer's beside it
 			"work is nil":                                 {func(*fencepost.Options) {}, nil},
 		} {

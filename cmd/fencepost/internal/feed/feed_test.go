@@ -32,10 +32,11 @@ func open(t testing.TB, st store.Store, epoch uint64) *writer.Writer {
 // openUntil opens a writer whose term ends with until.
 func openUntil(until context.Context, t testing.TB, st store.Store, epoch uint64) *writer.Writer {
 	t.Helper()
-	w, err := writer.Open(t.Context(), st, fence.NewToken(epoch), &writer.Options{Until: until, InFlight: 2, BatchBytes: 1})
+	w, err := writer.Open(t.Context(), st, fence.NewToken(epoch), &writer.Options{InFlight: 2, BatchBytes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Until(until)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -33,10 +33,11 @@ func silent(t *testing.T, l *logtest.Log) node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := writer.Open(t.Context(), l.Mem, term.Token(), &writer.Options{Clock: clock.Go(), Until: term.Context(), Checkpoint: -1})
+	w, err := writer.Open(t.Context(), l.Mem, term.Token(), &writer.Options{Clock: clock.Go(), Checkpoint: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Until(term.Context())
 	t.Cleanup(func() { _ = w.Close(t.Context()); _ = term.Resign(t.Context()) })
 	return node{term, w}
 }

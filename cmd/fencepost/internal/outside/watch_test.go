@@ -114,10 +114,11 @@ func lead(t *testing.T, st store.Store, name string) node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := writer.Open(t.Context(), st, term.Token(), &writer.Options{Clock: clock.Go(), Until: term.Context()})
+	w, err := writer.Open(t.Context(), st, term.Token(), &writer.Options{Clock: clock.Go()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Until(term.Context())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
