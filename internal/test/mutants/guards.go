@@ -14,13 +14,16 @@ import (
 	"strings"
 )
 
-// guard is a place in the code that keeps a promise of the protocol.
+// guard is a place in the code that keeps a promise of the protocol, or, if it is tuning, saves time or money.
 type guard struct {
-	name string
-	file string // below the root, with slashes
-	line int
-	// why is the paragraph of the comment that names the guard.
+	name   string
+	tuning bool
+	file   string // below the root, with slashes
+	line   int
+	// why is the paragraph of the comment that names the guard: its rule.
 	why string
+	// stories are what the tests tell of it: a sound guard has one.
+	stories []story
 	// mutant is the file without the guard.
 	mutant []byte
 	// what the mutant changes, for people.
@@ -30,12 +33,20 @@ type guard struct {
 }
 
 var (
-	mark      = regexp.MustCompile(`^//\s*guard:([a-z0-9-]+)\.?`)
+	mark      = regexp.MustCompile(`^//\s*(guard|tuning):([a-z0-9-]+)\.?`)
 	directive = regexp.MustCompile(`^//mutant:replace (.*?) =>(?: (.*))?$`)
 )
 
-// find returns all guards below root, in the order of files and lines.
+// find returns all guards and all tuning below root with their stories, in the order of files and lines.
 func find(root string) ([]guard, error) {
+	all, err := findGuards(root)
+	if err != nil {
+		return nil, err
+	}
+	return all, tell(root, all)
+}
+
+func findGuards(root string) ([]guard, error) {
 	var all []guard
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -52,7 +63,7 @@ func find(root string) ([]guard, error) {
 		if err != nil {
 			return err
 		}
-		if !bytes.Contains(src, []byte("guard:")) {
+		if !bytes.Contains(src, []byte("guard:")) && !bytes.Contains(src, []byte("tuning:")) {
 			return nil
 		}
 		rel, err := filepath.Rel(root, path)
@@ -75,24 +86,16 @@ func inFile(file string, src []byte) ([]guard, error) {
 	}
 	var all []guard
 	for _, group := range tree.Comments {
-		var named []guard
+		var lines []string
 		var swaps [][2]string
-		open := false // whether the paragraph of the last named guard goes on
 		for _, c := range group.List {
-			text := strings.TrimSpace(strings.TrimPrefix(c.Text, "//"))
-			if m := mark.FindStringSubmatch(c.Text); m != nil {
-				named = append(named, guard{name: m[1], file: file, line: fset.Position(group.Pos()).Line})
-				open, text = true, strings.TrimSpace(strings.TrimPrefix(c.Text, m[0]))
-			} else if m := directive.FindStringSubmatch(c.Text); m != nil {
+			lines = append(lines, c.Text)
+			if m := directive.FindStringSubmatch(c.Text); m != nil {
 				swaps = append(swaps, [2]string{m[1], m[2]})
-				continue
-			}
-			if open = open && (text != "" || mark.MatchString(c.Text)); open {
-				g := &named[len(named)-1]
-				g.why = strings.TrimSpace(g.why + " " + text)
 			}
 		}
-		for _, g := range named {
+		for _, p := range paragraphs(lines) {
+			g := guard{name: p.name, tuning: p.tuning, file: file, line: fset.Position(group.Pos()).Line, why: p.text}
 			if len(swaps) > 0 {
 				g.mutant, g.what, g.err = replace(src, tree, fset, group, swaps)
 			} else {

@@ -20,6 +20,7 @@ import (
 
 // Where a mutant was killed.
 const (
+	namedTest  = "named test"
 	ownTests   = "own tests"
 	otherTests = "other tests"
 	simulation = "simulation"
@@ -38,6 +39,14 @@ type fate struct {
 }
 
 func (f fate) killed() bool { return f.test != "" && f.err == nil }
+
+// stranger says which test has killed a guard's mutant, if it is not the one that tells the guard's story.
+func (f fate) stranger(g guard) string {
+	if !f.killed() || f.where == namedTest || len(g.stories) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s): %s names itself, and %s failed", g.name, g.file, g.stories[0].where(), f.test)
+}
 
 func (f fate) String() string {
 	switch {
@@ -62,28 +71,41 @@ type trial struct {
 
 // whole is the code with all its guards. A test that fails on it kills no mutant.
 type whole struct {
-	root string
-	mu   sync.Mutex
-	said map[string]error // the result for each package that passes was called for
+	root, tmp string
+	mu        sync.Mutex
+	said      map[string]error // the result for each package, or test of one, that passes was called for
 }
 
-// passes returns nil if a package's tests pass.
-func (w *whole) passes(ctx context.Context, pkg string) error {
+// passes returns nil if a package's tests pass, or those that run names.
+func (w *whole) passes(ctx context.Context, pkg, run string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err, known := w.said[pkg]
+	err, known := w.said[pkg+" "+run]
 	if !known {
-		// The go command caches earlier passes.
-		if out, bad := command(ctx, filepath.Join(w.root, filepath.FromSlash(pkg)), "go", "test", "."); bad != nil {
-			err = fmt.Errorf("the tests of %s fail with it, too; make them pass first:\n%s", pkg, out)
-		}
-		w.said[pkg] = err
+		err = w.try(ctx, pkg, run)
+		w.said[pkg+" "+run] = err
 	}
 	return err
 }
 
-// run runs tests until one fails: first those of the guard's own package, then those of
-// the packages that use it, the nearest first, then histories of the simulation.
+func (w *whole) try(ctx context.Context, pkg, run string) error {
+	dir := filepath.Join(w.root, filepath.FromSlash(pkg))
+	what, name, args := "the tests", "go", []string{"test", "."} // the go command caches earlier passes
+	if run != "" {
+		// One binary serves all tests of the package that are named for a guard.
+		what, name, args = run, filepath.Join(w.tmp, "whole-"+strings.ReplaceAll(pkg, "/", "-")), []string{"-test.run=" + run}
+		if out, err := command(ctx, dir, "go", "test", "-c", "-o", name, "-ldflags=-s -w", "."); err != nil {
+			return fmt.Errorf("%s does not compile:\n%s", pkg, out)
+		}
+	}
+	if out, err := command(ctx, dir, name, args...); err != nil {
+		return fmt.Errorf("%s of %s fail with it, too; make them pass first:\n%s", what, pkg, out)
+	}
+	return nil
+}
+
+// run runs tests until one fails: first the one that tells the guard's story, then those of the guard's own
+// package, then those of the packages that use it, the nearest first, then histories of the simulation.
 func (t *trial) run(ctx context.Context) fate {
 	f := fate{what: t.guard.what, err: t.guard.err}
 	if f.err == nil {
@@ -93,6 +115,16 @@ func (t *trial) run(ctx context.Context) fate {
 		return f
 	}
 	mod, own := module(t.root, t.guard.file), path.Dir(t.guard.file)
+	for _, s := range t.guard.stories {
+		binary, err := t.compile(ctx, module(t.root, s.file), s.dir)
+		if err != nil {
+			f.err = err
+			return f
+		}
+		if f.where = namedTest; t.tests(ctx, &f, s.dir, binary, s.test) {
+			return f
+		}
+	}
 	packages := []string{own}
 	packages = append(packages, t.users[own]...)
 	for i, pkg := range packages {
@@ -111,7 +143,7 @@ func (t *trial) run(ctx context.Context) fate {
 		case pkg == sim:
 			f.where = simulation
 		}
-		if t.tests(ctx, &f, pkg, binary) {
+		if t.tests(ctx, &f, pkg, binary, "") {
 			return f
 		}
 		if pkg != sim {
@@ -120,7 +152,7 @@ func (t *trial) run(ctx context.Context) fate {
 		// So many histories at a time run in one process, and no process outlives the call.
 		const chunk = 50
 		for seed := 1; seed <= *seeds; seed += chunk {
-			if t.tests(ctx, &f, pkg, binary, "-test.run=^TestHistories$", fmt.Sprintf("-seeds=%d", chunk), fmt.Sprintf("-seed=%d", seed)) {
+			if t.tests(ctx, &f, pkg, binary, "^TestHistories$", fmt.Sprintf("-seeds=%d", chunk), fmt.Sprintf("-seed=%d", seed)) {
 				f.test += fmt.Sprintf(" from seed %d", seed)
 				return f
 			}
@@ -147,6 +179,9 @@ func (t *trial) write() error {
 // which halves the time.
 func (t *trial) compile(ctx context.Context, mod, pkg string) (string, error) {
 	binary := filepath.Join(t.dir, strings.ReplaceAll(pkg, "/", "-")+".test")
+	if _, err := os.Stat(binary); err == nil {
+		return binary, nil
+	}
 	below := "./" + strings.TrimPrefix(strings.TrimPrefix(pkg, mod), "/")
 	out, err := command(ctx, filepath.Join(t.root, filepath.FromSlash(mod)),
 		"go", "test", "-c", "-o", binary, "-overlay="+t.overlay, "-ldflags=-s -w", below)
@@ -162,12 +197,15 @@ var (
 	running = regexp.MustCompile(`(?m)^\s+(\S+) \(`)
 )
 
-// tests reports whether a test of the binary fails. If a test hangs, the others run again
-// without it.
-func (t *trial) tests(ctx context.Context, f *fate, pkg, binary string, args ...string) bool {
+// tests reports whether a test of the binary fails; run names those that run, if not all. If a test hangs,
+// the others run again without it.
+func (t *trial) tests(ctx context.Context, f *fate, pkg, binary, run string, args ...string) bool {
 	const patience = 3
 	for range patience {
 		all := slices.Concat([]string{"-test.failfast", "-test.timeout=" + timeout.String()}, args)
+		if run != "" {
+			all = append(all, "-test.run="+run)
+		}
 		if len(f.hangs) > 0 {
 			all = append(all, "-test.skip=^("+strings.Join(f.hangs, "|")+")$")
 		}
@@ -183,10 +221,16 @@ func (t *trial) tests(ctx context.Context, f *fate, pkg, binary string, args ...
 			fmt.Printf("%s\n", out)
 		}
 		if tests := hung(out); len(tests) > 0 {
-			f.hangs = append(f.hangs, tests...)
+			if f.hangs = append(f.hangs, tests...); f.where == namedTest {
+				return false
+			}
 			continue
 		}
-		if f.err = t.whole.passes(ctx, pkg); f.err != nil {
+		alone := run
+		if len(args) > 0 {
+			alone = "" // they are tried with other seeds each time
+		}
+		if f.err = t.whole.passes(ctx, pkg, alone); f.err != nil {
 			return true
 		}
 		f.test = "a panic"

@@ -25,6 +25,7 @@ var (
 	list    = flag.Bool("list", false, "list the guards and what their mutants are, and run nothing")
 	doc     = flag.Bool("doc", false, "write "+page+", and run nothing")
 	only    = flag.String("run", "", "only guards whose name this `regexp` matches")
+	tuning  = flag.Bool("tuning", false, "take out what is tuning, instead of the guards")
 	share   = flag.String("share", "", "only this part of the guards, such as 2/8")
 	workers = flag.Int("p", 2, "mutants at once")
 	budget  = flag.Duration("budget", 0, "begin no mutant after so long; they are taken in random order. 0: all, in the tree's order")
@@ -66,7 +67,7 @@ func run(ctx context.Context) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	guards = slices.DeleteFunc(guards, func(g guard) bool { return !match.MatchString(g.name) })
+	guards = slices.DeleteFunc(guards, func(g guard) bool { return g.tuning != *tuning || !match.MatchString(g.name) })
 	if guards, err = partOf(guards, *share); err != nil {
 		return false, err
 	}
@@ -125,7 +126,8 @@ func judge(ctx context.Context, root, tmp string, users map[string][]string, gua
 		count = map[string]int{} // killed mutants by the kind of test
 		wg    sync.WaitGroup
 	)
-	code := &whole{root: root, said: map[string]error{}}
+	var strange []string // what another test than the named one has killed
+	code := &whole{root: root, tmp: tmp, said: map[string]error{}}
 	work := make(chan int)
 	for range *workers {
 		wg.Go(func() {
@@ -138,6 +140,9 @@ func judge(ctx context.Context, root, tmp string, users map[string][]string, gua
 				if f.killed() {
 					dead++
 					count[f.where]++
+				}
+				if w := f.stranger(g); w != "" {
+					strange = append(strange, w)
 				}
 				fmt.Printf(row, g.name, fmt.Sprintf("%s:%d", g.file, g.line), fmt.Sprintf("%.0f", clock.System().Now().Sub(begun).Seconds()), f)
 				mu.Unlock()
@@ -159,8 +164,14 @@ func judge(ctx context.Context, root, tmp string, users map[string][]string, gua
 	if *budget > 0 {
 		fmt.Printf("a sample of %d of %d guards, -order %d\n", tried, len(guards), *order)
 	}
-	fmt.Printf("%d guards taken out in %v: %d killed (%d by tests of their own package, %d by those of others, %d by the simulation), %d not\n",
-		tried, took, dead, count[ownTests], count[otherTests], count[simulation], tried-dead)
+	fmt.Printf("%d guards taken out in %v: %d killed (%d by the test that is named for it, %d by others of the guard's package, %d by those of other packages, %d by the simulation), %d not\n",
+		tried, took, dead, count[namedTest], count[ownTests], count[otherTests], count[simulation], tried-dead)
+	if len(strange) > 0 {
+		fmt.Println("The test that tells the counterexample should be the one that fails. Here another one does:")
+		for _, w := range strange {
+			fmt.Println("  " + w)
+		}
+	}
 	return tried > 0 && tried == dead, nil
 }
 

@@ -49,7 +49,7 @@ var (
 	tableRow  = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|$`)
 	quoted    = regexp.MustCompile("`([a-z]+(?:-[a-z]+)*)`")
 	emphasis  = regexp.MustCompile(`\*([^*]+)\*`)
-	inTests   = regexp.MustCompile(`\bguard:([a-z0-9-]+)`)
+	inTests   = regexp.MustCompile(`\b(?:guard|tuning):([a-z0-9-]+)`)
 )
 
 // mutantNames are those of the guards that a model's mutants take out. What follows in
@@ -268,7 +268,7 @@ func published(file string, src []byte) (names []string, err error) {
 			if group != nil {
 				for _, c := range group.List {
 					if m := mark.FindStringSubmatch(c.Text); m != nil {
-						names = append(names, m[1])
+						names = append(names, m[2])
 					}
 				}
 			}
