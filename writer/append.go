@@ -172,15 +172,11 @@ func (w *Writer) room(e *entry) bool {
 	switch {
 	case e.edit != nil:
 		// guard:edit-alone. An edit shares an object only with edits that can be joined with it, and
-		// never with records. Without this check: records wait in a batch; an edit joins the batch,
-		// and its document takes the place of the records; the writer acknowledges both; every reader
-		// meets an edit whose header counts records, and reports damage.
+		// never with records.
 		return w.waiting.Empty() || w.together(e) != nil
 	case w.editWaits || w.waiting.IsEdit():
 		// guard:edit-turn. While an edit waits, in a batch or for an empty batch, appends of records
-		// wait too. Without this wait: an edit waits for an empty batch; later appends fill each new
-		// batch first, so the edit is sent late or never. Or a record joins the batch of an edit, and
-		// every reader takes the object for damage.
+		// wait too.
 		return false
 	}
 	return w.waiting.Empty() || w.waiting.Size()+e.size <= w.opts.BatchBytes
@@ -229,10 +225,8 @@ func (f Future) Wait(ctx context.Context) (uint64, error) {
 		select {
 		case <-b.done:
 		case <-ctx.Done():
-			// guard:slot-context. When a caller's ctx ends, only the caller's wait ends; the request for
-			// its slot goes on. Without this rule: callers A and B append through one writer; A's ctx ends
-			// while the request for A's slot is in flight; the request is cancelled, so the outcome of the
-			// slot is unknown; the writer stops, and B's next append fails.
+			// guard:slot-context. When a caller's ctx ends, only the caller's wait ends; the request
+			// for its slot goes on.
 			//
 			//mutant:replace return => b.cancel(); return
 			return 0, unknown(b.pending(context.Cause(ctx)))

@@ -42,8 +42,11 @@ func hurried(e *env, leader *writer.Writer) (over chan struct{}) {
 
 var fast = &writer.Options{BatchBytes: 1, NoCompress: true, Checkpoint: -1}
 
-// guard:open-backstop. A leader that appends faster than its objects are read is stopped all
-// the same, and nothing of what it was told is lost.
+// A leader that appends faster than its objects are read is stopped all the same, and nothing of what
+// it was told is lost.
+//
+// guard:open-backstop. Without the backstop: a leader appends faster than the opener reads; the walk
+// never comes to an empty slot; the takeover never ends.
 func TestLeaderFasterThanReading(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var acked atomic.Uint64
@@ -89,7 +92,11 @@ func late(e *env) {
 // A leader that has died is not there to be stopped. The seal ahead of it is void, and is
 // pruned with all else that is.
 //
-// guard:wall-far. There is one seal ahead, and no second one.
+// There is one seal ahead, and no second one.
+//
+// tuning:wall-far. One seal is enough to stop the leader. Without this check: the opener's seal is
+// applied in slot 65; the opener sends more seals, each twice as far ahead, until its takeover ends;
+// each one costs a request and an object, and all of them are void.
 func TestBackstopAgainstTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, fast)
@@ -124,7 +131,7 @@ func TestBackstopAgainstTheDead(t *testing.T) {
 	})
 }
 
-// guard:wall-far. Another opener's seal is in the slot already. It stops the leader as well, and
+// tuning:wall-far. Another opener's seal is in the slot already. It stops the leader as well, and
 // none is sent after it.
 func TestBackstopOfAnotherIsThere(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
@@ -186,8 +193,14 @@ func TestBackstopOfTheDead(t *testing.T) {
 	})
 }
 
-// guard:open-backstop-anew. The seal ahead comes late, and falls into a hole: what was there
-// is folded and pruned. The opener starts over, and needs another, against the same leader.
+// The seal ahead comes late, and falls into a hole: what was there is folded and pruned. The opener
+// starts over, and needs another, against the same leader.
+//
+// guard:open-backstop-anew. An opener begins its walk again when the floor has moved. The backstop is a
+// seal far ahead, which stops a fast leader. Without this: the backstop is slow; meanwhile the leader
+// passes its slot, and a compactor prunes that slot; the backstop is applied there, where no leader
+// comes any more; the next walk relies on it, and sends none; the leader appends faster than the opener
+// reads; the takeover never ends.
 func TestBackstopInAHole(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, fast)

@@ -105,11 +105,7 @@ func (w *Writer) note(c *checkpoints) {
 func (w *Writer) rest() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// guard:rest-drained. A writer that has nothing to do rests: it ends its goroutines, and
-	// forgets its batches. It rests only when it has no append without an outcome. Without this
-	// condition: a request for slot 5 hangs for two intervals between checkpoints, and the writer
-	// rests; slot 5 is applied; the writer no longer knows its batch, so the append never returns,
-	// and no checkpoint has its records.
+	// guard:rest-drained. A writer rests only when it has no append without an outcome.
 	//
 	//mutant:replace !w.drained() => false
 	if w.err != nil || !w.drained() || w.checkpoints.hinted.Before(w.acked) {
@@ -143,10 +139,7 @@ func (w *Writer) rouse() {
 // last. It returns the hint that the manifest has.
 //
 // guard:hint-acked. A leader publishes a point as the hint only if everything before it is
-// acknowledged. Without this condition: slots 5 to 9 are in flight; the leader publishes slot
-// 10 as the hint, and dies; slot 5 is never applied; the successor begins its walk at slot 10,
-// does not see that slot 5 is empty, and seals slot 10; readers find slot 5 absent, although
-// it is before the hint, and report damage.
+// acknowledged.
 //
 //mutant:replace w.acked => w.last.after
 func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
@@ -178,12 +171,8 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 		return at
 	case followed:
 	case fenced:
-		// guard:keep-fenced. Now and then a leader publishes a manifest, its checkpoint. If a later
-		// epoch has published one, the leader stops its writer. Without this check: A opened its
-		// writer without an election's context, so nobody cancels A's work; A's last append is
-		// acknowledged, and the checkpoint for it is due; B opens a later epoch; A's checkpoint is
-		// refused, and A only logs a warning; A reports no error until its next append meets B's
-		// seal, perhaps hours later.
+		// guard:keep-fenced. A leader whose checkpoint meets a manifest of a later epoch stops its
+		// writer.
 		w.mu.Lock()
 		w.halt(by)
 		w.acknowledge()

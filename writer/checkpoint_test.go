@@ -101,8 +101,12 @@ func TestHintSavesReading(t *testing.T) {
 	})
 }
 
-// guard:hint-acked. Slots after a gap have landed. The hint stays before the gap,
-// or a successor would begin after it.
+// Slots after a gap have landed. The hint stays before the gap, or a successor would begin after it.
+//
+// guard:hint-acked. Without this condition: slots 5 to 9 are in flight; the leader publishes slot 10 as
+// the hint, and dies; slot 5 is never applied; the successor begins its walk at slot 10, does not see
+// that slot 5 is empty, and seals slot 10; readers find slot 5 absent, although it is before the hint,
+// and report damage.
 func TestHintStaysBeforeAGap(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		opts := *single
@@ -196,8 +200,12 @@ func TestCheckpointAndAnotherIsFenced(t *testing.T) {
 	}
 }
 
-// guard:keep-fenced. Another process with the same token has come first with its
-// manifest: this one stops.
+// Another process with the same token has come first with its manifest: this one stops.
+//
+// guard:keep-fenced. Now and then a leader publishes a manifest, its checkpoint. Without this check: A
+// opened its writer without an election's context, so nobody cancels A's work; A's last append is
+// acknowledged, and the checkpoint for it is due; B opens a later epoch; A's checkpoint is refused, and
+// A only logs a warning; A reports no error until its next append meets B's seal, perhaps hours later.
 func TestManifestOfAnotherWithTheSameToken(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		release := e.hold("a", faultstore.Put, layout.ManifestPrefix)
@@ -218,8 +226,10 @@ func TestManifestOfAnotherWithTheSameToken(t *testing.T) {
 	})
 }
 
-// guard:tail-bound. A successor reads a bounded tail, however fast the leader was, and the
-// checkpoints cost few requests.
+// A successor reads a bounded tail, however fast the leader was, and the checkpoints cost few requests.
+//
+// tuning:tail-bound. Without this: a leader commits 5,000 objects in the ten seconds between two
+// checkpoints, and dies; its successor reads them all before it can append.
 func TestCheckpointOfALongTail(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		const objects, most = 3000, 1024

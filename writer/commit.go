@@ -58,10 +58,7 @@ func (w *Writer) commit(ctx context.Context, edit *manifest.Edit, opts []AppendO
 		return Future{}, err
 	}
 	t := &w.table
-	// guard:edit-order. A writer checks and queues one edit at a time. Without this rule: two
-	// commits that run at the same time both remove file f; each finds that f is live; both are
-	// committed; the compactor and all readers of the table meet the second one, which removes a
-	// file that is not live, and report damage.
+	// guard:edit-order. A writer checks and queues one edit at a time.
 	//
 	//mutant:replace defer func() { <-t.turn }() => <-t.turn
 	select {
@@ -163,30 +160,20 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 		done, complete := w.completed[f.Key]
 		switch epoch, _, _, _ := layout.ParseFileKey(f.Key); {
 		case epoch != w.token.Epoch():
-			// guard:edit-epoch. A writer adds only files of its own epoch, because a compactor may delete
-			// older ones that no edit has added. The error names both epochs. Without this check: an
-			// application adds a file of epoch 1 through the writer of epoch 2; the edit is refused all
-			// the same, because that writer has not created the file; the error does not say that the file
-			// is too old, and must be written again.
+			// guard:edit-epoch. A writer adds only files of its own epoch, because a compactor may
+			// delete older ones that no edit has added.
 			return nil, conflict(f.Key, fmt.Sprintf("is of epoch %d; the writer of epoch %d adds only files that it has created", epoch, w.token.Epoch()))
 		case !complete:
 			// guard:edit-complete. A writer adds only files that it has created and closed, and each of
-			// them once. Without this check: the writer knows no size and no checksum of other files, and
-			// compares the edit with zeros, which fit an empty file; the Close of the empty file f fails;
-			// an application adds f with size 0; the table names a file that is not there.
+			// them once.
 			return nil, conflict(f.Key, "was not created and closed by this writer, or was added before")
 		case done.Size != f.Size || done.CRC32C != f.CRC32C:
-			// guard:edit-content. A file is added with the size and checksum of what was uploaded. Without
-			// this check: an application fills in the size of another file, and the edit is committed;
-			// from then on every backup and every check of the log takes the sound file for a damaged one.
+			// guard:edit-content. A file is added with the size and checksum of what was uploaded.
 			return nil, conflict(f.Key, fmt.Sprintf("has %d bytes and the CRC-32C %08x; the edit says %d and %08x; add what FileWriter.File returns", done.Size, done.CRC32C, f.Size, f.CRC32C))
 		}
 	}
 	for _, key := range edit.Remove {
-		// guard:edit-live. A commit removes only live files. Without this check: a job merges files a
-		// and b into c; another commit has already replaced a and b by d; the job's commit removes a
-		// and b once more, and adds c; the compactor and all readers of the table meet this edit,
-		// which removes files that are not live, and report damage.
+		// guard:edit-live. A commit removes only live files.
 		//
 		//mutant:replace !ok || live.Value() != ext => ok && live.Value() == "?"+ext
 		id, ext := parse(key)

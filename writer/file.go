@@ -159,10 +159,7 @@ func (f *FileWriter) why() error {
 // again, also after Abort, and returns the same.
 func (f *FileWriter) Close() error {
 	f.closed.Do(func() {
-		// guard:file-ended. Close does not complete a file that was aborted. Without this check: the
-		// writer is fenced, and aborts the file; the upload has not noticed that yet; the application
-		// closes the file; the upload ends well, and Close returns nil for a file that no edit can
-		// add.
+		// guard:file-ended. Close does not complete a file that was aborted.
 		if cause := f.ended(); cause != nil {
 			f.pipe.CloseWithError(f.failed(cause))
 			return

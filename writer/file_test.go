@@ -124,9 +124,11 @@ func TestExpectedSize(t *testing.T) {
 	}
 }
 
-// guard:file-until. A fenced writer's files end, though nobody writes to them, and
-// so does one that is stopped by its term. (Before the next test, which hangs without
-// the guard: Close waits for the files.)
+// A fenced writer's files end, though nobody writes to them, and so does one that is stopped by its
+// term. (Before the next test, which hangs without the guard: Close waits for the files.)
+//
+// guard:file-until. Without this: the writer is fenced; its uploads go on, and their parts are paid
+// for, though no edit can ever add those files; the writer's Close waits for them.
 func TestFileOfAFencedWriter(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		until, cancel := context.WithCancel(t.Context())
@@ -216,8 +218,12 @@ func TestFileGivenUp(t *testing.T) {
 
 var errBored = errors.New("bored")
 
-// guard:file-ended. A file is closed right after its context has ended. Whoever breaks
-// the upload off may come second; the file is not completed all the same.
+// A file is closed right after its context has ended. Whoever breaks the upload off may come second;
+// the file is not completed all the same.
+//
+// guard:file-ended. Without this check: the writer is fenced, and aborts the file; the upload has not
+// noticed that yet; the application closes the file; the upload ends well, and Close returns nil for a
+// file that no edit can add.
 func TestFileClosedAfterItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, nil)

@@ -29,8 +29,12 @@ func wrongHint(e *env) {
 	})
 }
 
-// guard:open-hint-fits. The chain does not go on at the hint as the hint says. The opener
-// begins again at the floor, opens the log, and says what it has found.
+// The chain does not go on at the hint as the hint says. The opener begins again at the floor, opens
+// the log, and says what it has found.
+//
+// guard:open-hint-fits. Without this: a faulty leader has published a hint with a wrong offset; each
+// opener begins at the hint, and finds no object that fits there; nobody can lead the log, although its
+// chain is sound.
 func TestOpenAtWrongHint(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		wrongHint(e)
@@ -47,8 +51,13 @@ func TestOpenAtWrongHint(t *testing.T) {
 	})
 }
 
-// guard:open-missing. A slot before the hint is lost, so the log does not end there. An opener
-// that begins at the floor must not seal it: what comes after it was acknowledged.
+// A slot before the hint is lost, so the log does not end there. An opener that begins at the floor
+// must not seal it: what comes after it was acknowledged.
+//
+// guard:open-missing. Without this check: slots 15 to 19 were acknowledged, and somebody deletes slot
+// 15; slot 20, where the hint points, is damaged, so an opener begins again at the floor; it takes slot
+// 15 for the tail, and seals it; slots 16 to 19 are void for ever, and nobody can put the object of
+// slot 15 back.
 func TestOpenBeforeHint(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		wrongHint(e)
@@ -68,8 +77,12 @@ func TestOpenBeforeHint(t *testing.T) {
 	})
 }
 
-// guard:backstop-acked. The slot that is lost is the one in which an opener that has read so
-// much puts its backstop.
+// The slot that is lost is the one in which an opener that has read so much puts its backstop.
+//
+// guard:backstop-acked. Every slot before the hint was acknowledged, and must not be sealed. Without
+// this check: slots up to 40 were acknowledged, slot 33 is lost, and the hint's own slot is damaged; so
+// an opener walks from the floor; its backstop is applied in slot 33, before its walk comes there; the
+// opener begins its epoch after that seal, and slots 34 to 40 are void.
 func TestBackstopBeforeHint(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		e.Lead(40)

@@ -16,8 +16,11 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// guard:open-hint. The point to start at is in an epoch that is not before the
-// token's, and no role says so yet.
+// The point to start at is in an epoch that is not before the token's, and no role says so yet.
+//
+// guard:open-hint. Without this check: B seals the log for epoch 3; a compactor folds that seal before
+// B publishes its first manifest, so the floor is slot 3/1; zombie opener Z of epoch 2 begins there,
+// and seals the slot that B is about to use; B is refused there.
 func TestStartsInALaterEpoch(t *testing.T) {
 	for _, name := range []string{"floor", "hint"} {
 		t.Run(name, bubbled(func(t *testing.T, e *env) {
@@ -42,8 +45,12 @@ func TestStartsInALaterEpoch(t *testing.T) {
 	}
 }
 
-// guard:open-role. An epoch that has been open is not opened again, though nothing
-// of it can be seen but the manifest's role.
+// An epoch that has been open is not opened again, though nothing of it can be seen but the manifest's
+// role.
+//
+// guard:open-role. An epoch is opened only once. Without this check: A and B are both given epoch 5; A
+// opens it, and the manifest says so; B reads the tail of the log, and gives up only when it meets A's
+// seal.
 func TestAnEpochIsOpenedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		u, err := e.State.Updater(layout.Writer, fence.NewToken(5))
@@ -65,6 +72,11 @@ func TestAnEpochIsOpenedOnce(t *testing.T) {
 }
 
 // Two processes are given one token. Both see the same empty slot.
+//
+// guard:open-later-seal. Without this check: B has sealed the log for epoch 3, and has not published a
+// manifest yet; zombie opener Z of epoch 2 follows B's seal, and puts its own seal into the slot that B
+// is about to use; B is refused there; a seal in epoch 3 cannot name epoch 2, so to readers the log is
+// damaged.
 func TestOneTokenTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		e.append(e.open("before", 1, nil), "0")
@@ -106,8 +118,11 @@ func (e *env) gone(p fence.Position) {
 	}
 }
 
-// guard:open-junk-seal. The seal of a later opener lies in a hole; that opener has
-// died since, and epoch 5 was never opened.
+// The seal of a later opener lies in a hole; that opener has died since, and epoch 5 was never opened.
+//
+// guard:open-junk-seal. Without this check: opener B of epoch 3 is paused before slot 1/4, and this
+// slot is pruned; opener Z of epoch 5, paused too, puts its seal into the hole 1/4, and dies; B meets
+// this seal, and gives up as fenced, although epoch 5 was never opened.
 func TestJunkSealOfALaterEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		e.hole("b", func(*writer.Writer) {
@@ -121,8 +136,8 @@ func TestJunkSealOfALaterEpoch(t *testing.T) {
 	})
 }
 
-// guard:open-damage. The junk seal in the hole leads to an epoch that exists, but
-// was opened elsewhere: what is there does not fit the path that led to it.
+// The junk seal in the hole leads to an epoch that exists, but was opened elsewhere: what is there does
+// not fit the path that led to it.
 func TestJunkSealLeadsIntoALiveEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		e.hole("b", func(*writer.Writer) {

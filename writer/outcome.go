@@ -30,10 +30,8 @@ func (w *Writer) classify(ctx context.Context, b *batch, err error) outcome {
 	case errors.As(err, &conflict):
 		return w.classifyFound(ctx, b, conflict)
 	case store.OutcomeOf(err) == store.Rejected:
-		// guard:rejected. If the store rejected every request for a slot, this slot and all slots
-		// after it are reported as not committed. Without this rule: the writer's credentials expire;
-		// the store answers the first request for slot 5 with 403, and stores nothing; the appends of
-		// slot 5 are reported as unknown, although they are certainly not in the log.
+		// guard:rejected. If the store rejected every request for a slot, this slot and all slots after
+		// it are reported as not committed.
 		return outcome{void: b.at.Seq, err: fmt.Errorf("writer: %w", err)}
 	}
 	return outcome{err: fmt.Errorf("writer: %w", err)}
@@ -42,13 +40,9 @@ func (w *Writer) classify(ctx context.Context, b *batch, err error) outcome {
 // classifyFound says what another object in the batch's slot means.
 func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictError) outcome {
 	epoch, key := w.token.Epoch(), layout.DataKey(b.at)
-	// guard:append-damage. If the writer's slot holds an object that names another log or another
-	// slot, that is damage, and proves nothing: the writer stops, and reports the outcome of its
-	// append as unknown. Without this check: the writer's object is applied in slot 5, and the
-	// answer is lost; an operator copies the data objects of another log over this one by mistake,
-	// among them a seal in slot 5; the writer meets this seal, and reports that a successor has
-	// fenced it and that its append is not committed; there is no successor, and readers may have
-	// the record.
+	// guard:append-damage. If the writer's slot holds an object that names another log or another slot,
+	// that is damage, and proves nothing: the writer stops, and reports the outcome of its append as
+	// unknown.
 	//
 	//mutant:replace h.Log != w.format.Log || h.Position != b.at => false
 	h, err := frame.DecodeHeader(c.Body)
@@ -61,18 +55,12 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 	fenced := &fence.FencedError{Role: string(layout.Writer), Epoch: epoch, By: h.Next, Key: key, Err: c}
 	if h.Kind != frame.Seal {
 		// guard:append-foreign. If the writer's slot holds data that the writer did not send, another
-		// process has the same token, and the writer stops. Without this check: the machine of leader
-		// A is cloned, and clone B goes on in the same epoch 5; B writes slot 5/5, and a compactor
-		// folds it; A's create of slot 5/5 is refused; A finds that the floor has passed the slot,
-		// concludes that its own object was folded, and acknowledges a record that was never stored.
+		// process has the same token, and the writer stops.
 		fenced.By = epoch
 		return outcome{err: fenced}
 	}
-	// guard:append-refresh. A seal in the writer's slot fences the writer if the floor has not
-	// passed the slot. A seal in a slot that the floor has passed may be junk: the writer's own
-	// object may have been folded and pruned. Without this check: the floor is slot 3 of the
-	// writer's epoch; a successor seals slot 5; the writer's create of slot 5 is refused; the
-	// writer takes its object for folded, and acknowledges a record that was never stored.
+	// guard:append-refresh. A seal in the writer's slot fences the writer if the floor has not passed
+	// the slot.
 	//
 	//mutant:replace !m.Past(b.at) => false
 	m, err := w.log.Newest(ctx)
@@ -84,33 +72,20 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 		return outcome{void: b.at.Seq, err: fenced}
 	case floor.Epoch == epoch:
 		// guard:append-junk-seal. If the writer meets a seal in its slot, and the floor is after this
-		// slot in the same epoch, the writer's object was folded. The append is committed, and the
-		// seal is junk in a hole. Without this check: leader A's object is applied in slot 5, and the
-		// answer is lost; slot 5 is folded and pruned; opener B, which read an old manifest, puts its
-		// seal into the hole 5, and dies; A's retry meets B's seal; A stops, and reports the append as
-		// unknown, although readers have the record and nobody has ended A's epoch.
+		// slot in the same epoch, the append is committed.
 		return outcome{applied: true}
 	}
 	seal, known, err := w.log.SealOf(ctx, m, epoch)
 	if err != nil {
 		return outcome{err: fmt.Errorf("writer: %s is sealed by epoch %d; where this epoch ended is unknown, because the manifest's lists cannot be read: %w", key, h.Next, err)}
 	}
-	// guard:append-forgotten. If the floor has passed the writer's epoch, and the manifest does
-	// not list that epoch's seal, the outcome of the slot is unknown. A sound manifest lists each
-	// folded seal, so manifests were lost. Without this check: opener B seals slot 5/5; an
-	// operator deletes all manifests that know epoch 5; opener C begins at an older one, seals a
-	// pruned slot of epoch 4, and so leaves out epoch 5; C's epoch is folded; much later zombie Z
-	// of epoch 5 meets B's seal in slot 5/5; Z takes its object for folded, and acknowledges a
-	// record that no reader finds.
+	// guard:append-forgotten. If the floor has passed the writer's epoch, and the manifest does not
+	// list that epoch's seal, the outcome of the slot is unknown.
 	if !known {
 		return outcome{err: fmt.Errorf("%w; the manifest does not name the seal of epoch %d", fenced, epoch)}
 	}
-	// guard:append-ended. If the seal of the writer's epoch was folded, all slots before this seal
-	// are committed, and the others are void. Without this rule: leader A's object is applied in
-	// slot 5, and the answer is lost; successor B seals slot 9; a compactor folds slots 5 to 9,
-	// and prunes slots 5 to 8; opener C, which read an old manifest, puts its seal into the hole
-	// 5; A's retry meets C's seal, and A reports as unknown a record that readers have for
-	// certain.
+	// guard:append-ended. If the seal of the writer's epoch was folded, all slots before this seal are
+	// committed, and the others are void.
 	//
 	//mutant:replace applied: true, void => void
 	fenced.By = seal.Next
@@ -121,11 +96,8 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 // the window that is applied. It returns how many appends it has acknowledged. Called with mu
 // held.
 func (w *Writer) acknowledge() (appends int) {
-	// guard:void. The first void slot and all slots after it are reported as not committed, even
-	// those that are applied. Without this rule: successor B seals slot 5, and slot 6 is applied;
-	// the writer reports the appends of both slots as unknown, although no reader will ever find
-	// them. If B's seal is folded, it is worse: the writer then takes all its slots for applied,
-	// and acknowledges slot 5, which holds B's seal.
+	// guard:void. The first void slot and all slots after it are reported as not committed, even those
+	// that are applied.
 	//
 	//mutant:replace w.void > 0 && len => false && len
 	for w.void > 0 && len(w.window) > 0 {
@@ -141,9 +113,6 @@ func (w *Writer) acknowledge() (appends int) {
 		}
 	}
 	// guard:contiguous. A slot is acknowledged only when all slots before it are applied.
-	// Without this check: slot 6 is applied and acknowledged, slot 5 is still in flight; the
-	// leader dies; the successor finds slot 5 empty and seals it; slot 6 is void, and an
-	// acknowledged record is lost.
 	//
 	//mutant:replace len(w.window) > 0 && w.window[0].applied => len(w.window) > 0
 	for len(w.window) > 0 && w.window[0].applied {
@@ -153,10 +122,8 @@ func (w *Writer) acknowledge() (appends int) {
 		w.window = w.window[1:]
 		w.bytes -= b.bytes
 		w.acked = b.after
-		// guard:tail-bound. A leader makes a checkpoint not only from time to time, but also when many
-		// objects have been committed since the last one. Without this: a leader commits 5,000 objects
-		// in the ten seconds between two checkpoints, and dies; its successor reads them all before it
-		// can append.
+		// tuning:tail-bound. A leader makes a checkpoint not only from time to time, but also when many
+		// objects have been committed since the last one.
 		if w.tail.grow(b) {
 			select {
 			case w.long <- struct{}{}:
@@ -170,9 +137,7 @@ func (w *Writer) acknowledge() (appends int) {
 		close(b.done)
 	}
 	// guard:lower-slots. A halted writer reports slots as unknown when none of its requests is in
-	// flight any more, and not before. Without this report, the callers of those slots wait for
-	// ever. Without the wait before it: slot 6 meets a seal while slot 5 is in flight; slot 5 is
-	// reported as unknown; then slot 5 is applied, and could have been acknowledged.
+	// flight any more, and not before.
 	if w.stop != nil && w.inFlight == 0 {
 		for _, b := range w.window {
 			w.fail(b, unknown(w.stop))
@@ -222,9 +187,7 @@ func (w *Writer) shut(err error) {
 		w.err = err // a successor is news, also to a writer that was closed or had failed
 	case w.err == nil:
 		w.err = err
-		// guard:file-until. A writer that takes no more commits aborts its open files. Without this:
-		// the writer is fenced; its uploads go on, and their parts are paid for, though no edit can
-		// ever add those files; the writer's Close waits for them.
+		// guard:file-until. A writer that takes no more commits aborts its open files.
 		//
 		//mutant:replace f.cancel(err) => _ = f
 		for f := range w.files {

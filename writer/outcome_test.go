@@ -101,8 +101,12 @@ func TestT09_LateRequest(t *testing.T) {
 	}
 }
 
-// guard:rejected. The store turns slot 2 away for good: it and all after it are
-// certainly lost, whether they landed or not; what is before it goes on.
+// The store turns slot 2 away for good: it and all after it are certainly lost, whether they landed or
+// not; what is before it goes on.
+//
+// guard:rejected. Without this rule: the writer's credentials expire; the store answers the first
+// request for slot 5 with 403, and stores nothing; the appends of slot 5 are reported as unknown,
+// although they are certainly not in the log.
 func TestRejected(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
@@ -152,8 +156,12 @@ func (c *stopClock) Wall() time.Time {
 	return c.Clock.Wall()
 }
 
-// guard:never-sent. The writer is stopped while an object is being encoded. It is
-// not sent any more, so it is certainly lost; the one before it is unknown.
+// The writer is stopped while an object is being encoded. It is not sent any more, so it is certainly
+// lost; the one before it is unknown.
+//
+// guard:never-sent. So are all slots after it, even applied ones: the chain does not pass an empty
+// slot, and a successor seals it. Without this check: the writer is halted before its first request for
+// slot 5; the appends of slot 5 are reported as unknown, although they are certainly not in the log.
 func TestStoppedBeforeSending(t *testing.T) {
 	for _, how := range []string{"until", "fenced"} {
 		t.Run(how, bubbled(func(t *testing.T, e *env) {
@@ -188,8 +196,11 @@ func TestStoppedBeforeSending(t *testing.T) {
 	}
 }
 
-// guard:slot-context. A caller stops waiting. The slot goes on, and the outcome
-// can still be asked for.
+// A caller stops waiting. The slot goes on, and the outcome can still be asked for.
+//
+// guard:slot-context. Without this rule: callers A and B append through one writer; A's ctx ends while
+// the request for A's slot is in flight; the request is cancelled, so the outcome of the slot is
+// unknown; the writer stops, and B's next append fails.
 func TestCancelledWait(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)

@@ -113,11 +113,8 @@ func (p *pace) learned() bool { return p.usual() >= pacedFrom }
 
 // usual returns the latency by which objects are paced; 0 if none is known.
 func (p *pace) usual() time.Duration {
-	// guard:pace-stale. A large object takes at least as long as a small one. So if all objects take
-	// less on average than small ones took, that is the usual latency. Without this rule: a request
-	// takes 120 ms, and then the store recovers, and a request takes 10 ms; since then all objects have
-	// 300 KiB or more, so the writer learns nothing from them; an object that waits beside one in
-	// flight waits for 96 ms instead of 8 ms, for hours.
+	// tuning:pace-stale. If all objects take less on average than small ones took, that is the usual
+	// latency, since a large object takes at least as long as a small one.
 	//
 	//mutant:replace min(p.latency, p.all) => p.latency
 	return min(p.latency, p.all)
@@ -136,19 +133,15 @@ func (p *pace) learn(took time.Duration, size int) {
 	if p.samples == 0 && size >= small {
 		return
 	}
-	// guard:pace-outlier. The writer keeps a mean of the store's latency; one sample counts as at
-	// most twice this mean. Without this limit: a request usually takes 32 ms; one request, which
-	// is not hedged, takes 20 s; the mean rises to 1.3 s; until 40 more samples have come, an
-	// object that waits beside one in flight waits for 100 ms instead of 27 ms.
+	// tuning:pace-outlier. The writer keeps a mean of the store's latency; one sample counts as at most
+	// twice this mean.
 	//
 	//mutant:replace min(took, max(2*p.latency, pacedFrom)) => took
 	if p.samples > 0 {
 		took = min(took, max(2*p.latency, pacedFrom))
 	}
-	// guard:pace-small. The writer's mean of the latency counts only small objects, since the time of
-	// a large one depends on the bandwidth. Without this check: the writer appends 4 MiB at a time for a
-	// while, and each object takes 2 s on a slow line; the mean is 2 s; the small objects after them
-	// wait for up to 100 ms beside one in flight, although a small request takes 30 ms.
+	// tuning:pace-small. The writer's mean of the latency counts only small objects, since the time of
+	// a large one depends on the bandwidth.
 	//
 	//mutant:replace size < small => true
 	if size < small {
@@ -166,11 +159,8 @@ func (p *pace) learn(took time.Duration, size int) {
 
 // twice reports whether b is sent twice at once. alone says that nothing else is in flight.
 func (p *pace) twice(b *batch, alone bool) bool {
-	// guard:pace-worth. Where all clients wait for one object after the other, the writer sends
-	// every eighth as two equal requests at once, and takes the first answer. It does so only if by
-	// its measurements the first of two answers comes earlier by more than a fifth of the latency.
-	// Without this check: each request takes 28 ms; every eighth object is paid for twice, and is
-	// answered after 28 ms nevertheless.
+	// tuning:pace-worth. The writer sends an object twice at once only if, by its measurements, the
+	// first of two answers comes earlier by more than a fifth of the latency.
 	//
 	//mutant:replace p.saves <= p.latency/worth => false
 	if p.saves <= p.latency/worth {
@@ -178,20 +168,15 @@ func (p *pace) twice(b *batch, alone bool) bool {
 	}
 	switch {
 	case b.edit != nil && b.appends > 1:
-		// guard:hedge-shared. Of the objects in which several commits of files share one edit,
-		// three of four are sent twice at once. Without this rule: 16 clients write a file each and
-		// commit it, again and again; half of the requests take 20 ms, the others 60 ms; each such
-		// object takes 40 ms on average, while three of four could take 30 ms. Each commit pays for
-		// at most two requests nevertheless: its file and its share of the object.
+		// tuning:hedge-shared. Of the objects in which several commits of files share one edit, three
+		// of four are sent twice at once.
 		//
 		//mutant:replace p.shared%sharedOf != 0 => false
 		p.shared++
 		return p.shared%sharedOf != 0
 	case alone && p.back > meanOf/2:
-		// guard:hedge-alone. Where all clients wait for one object, each eighth such object is sent
-		// twice at once. Without this rule: 16 clients wait for one object after the other; half of
-		// the requests take 20 ms, the others 60 ms; no object overtakes another, so none is sent
-		// again; each eighth round takes 40 ms on average, instead of 30 ms.
+		// tuning:hedge-alone. Where all clients wait for one object, each eighth such object is sent
+		// twice at once.
 		//
 		//mutant:replace p.alone%aloneOf == 0 => false
 		p.alone++
@@ -202,10 +187,8 @@ func (p *pace) twice(b *batch, alone bool) bool {
 
 // part returns 1/n of the latency.
 func (p *pace) part(n float64) time.Duration {
-	// guard:pace-ceiling. While an object is in flight, the next one waits for a part of the usual
-	// latency, to gather more records. It waits for at most 100 ms, or 250 ms if it waits for the
-	// one in flight. Without this limit: each request takes 20 s, and one object is in flight; an
-	// append that comes now is not even sent for 16 s.
+	// tuning:pace-ceiling. An object waits beside one in flight for at most 100 ms, or 250 ms if it
+	// waits for the one in flight.
 	//
 	//mutant:replace min(p.usual(), slowest) => p.usual()
 	return time.Duration(float64(min(p.usual(), slowest)) / n)
@@ -241,11 +224,8 @@ func (p *pace) append(c clock.Clock) bool {
 	if p.awaited > 0 && p.absent <= p.awaited/2 {
 		p.came(inTime)
 	}
-	// guard:pace-stream. Where most clients append again at once, the writer waits for them as long
-	// as they come quickly one after the other. It waits at most a quarter of the latency. Without this rule:
-	// 1,000 clients wait for one object, which takes 32 ms; the processor is busy, so it takes 3 ms
-	// until the last client has appended again; the next object is sent after 2 ms, without the
-	// records of 300 clients, and these clients wait for two objects.
+	// tuning:pace-stream. Where most clients append again at once, the writer waits for them as long as
+	// they come quickly one after the other, but at most a quarter of the latency.
 	//
 	//mutant:replace p.back > meanOf/2 => false
 	if inTime && p.back > meanOf/2 {
@@ -295,36 +275,24 @@ func (w *Writer) ripe() bool {
 // again. Called with mu held.
 func (w *Writer) paced(now clock.Instant) clock.Instant {
 	p, at := &w.pace, now
-	// guard:pace-idle. Only while an object is in flight does the next one wait, to gather more
-	// records: until a part of the usual latency has passed since the last object was sent. Without
-	// this check: a request usually takes 30 ms; one request of a lone client is answered unusually
-	// soon, after 1 ms, and the client appends again at once; the writer holds this append back for
-	// another millisecond, although nothing is in flight, and no other record comes.
+	// tuning:pace-idle. Only while an object is in flight does the next one wait, to gather more
+	// records: until a part of the usual latency has passed since the last object was sent.
 	//
 	//mutant:replace w.inFlight > 0 => true
 	if w.inFlight > 0 {
-		// guard:pace-gap. While an object is in flight, the next one waits for a part of the usual
-		// latency, and gathers more records. Without this wait: each of 400 clients appends one record
-		// per second, and a request takes 32 ms; nearly each record gets an object and a request of
-		// its own; each is acknowledged only after the slowest of a dozen requests in flight.
+		// tuning:pace-gap. While an object is in flight, the next one waits for a part of the usual
+		// latency, and gathers more records.
 		//
 		//mutant:replace max(at, p.sentAt.Add(gap)) => max(at, p.sentAt.Add(0*gap))
 		gap := p.part(perLatency)
-		// guard:pace-together. Where most clients append again as soon as they are acknowledged, the
-		// next object waits for the one in flight, at most two latencies. Without this rule: 16 clients
-		// append, and each request takes 30 ms; 4 of them come 1 ms after the others, and their object
-		// is sent 24 ms after the first; each group waits for the other again and again, and each
-		// client is acknowledged every 48 ms, instead of every 30 ms.
+		// tuning:pace-together. Where most clients append again as soon as they are acknowledged, the
+		// next object waits for the one in flight, at most two latencies.
 		//
 		//mutant:replace p.back > meanOf/2 => false
 		if p.back > meanOf/2 {
 			gap = p.part(1. / together)
-			// guard:pace-rest. Where most clients append again at once, an object waits for the one
-			// in flight, so that all share one (guard pace-together). It does not wait for an
-			// object that was sent because it was full, since not all records fit into one anyway.
-			// Without this rule: 11 of 12 clients' records fill an object, and a request takes 32
-			// ms; the others come a moment later, and their object is sent only when the full one
-			// is answered; they are acknowledged every 47 ms, instead of every 39 ms.
+			// tuning:pace-rest. An object does not wait for one in flight that was sent because it was
+			// full, since not all records fit into one anyway.
 			//
 			//mutant:replace w.last.full => false
 			if w.last.full {
@@ -336,11 +304,8 @@ func (w *Writer) paced(now clock.Instant) clock.Instant {
 		}
 		at = max(at, p.sentAt.Add(gap))
 	}
-	// guard:pace-gather. An object waits a moment for clients that were just acknowledged, because
-	// they are likely to append again. Without this wait: 64 clients are acknowledged together; the
-	// first one to append again gets an object of its own; the other 63 wait for the next object,
-	// which is acknowledged only after the first. Flush ends the wait, because then its caller has
-	// nothing more to append.
+	// tuning:pace-gather. An object waits a moment for clients that were just acknowledged, because
+	// they are likely to append again.
 	if p.absent > 0 && !w.waiting.hurry {
 		at = max(at, p.gather)
 	}

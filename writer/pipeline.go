@@ -69,10 +69,8 @@ func (w *Writer) prepare(b *batch) {
 		return // a second request costs more than it saves
 	}
 	b.hedge = w.hedge
-	// guard:hedge-full. If an object was sent because it is full, being overtaken is no reason to
-	// send it again. Without this rule: a pipeline is full of objects of 64 KiB, and sixteen are
-	// sent at almost the same time; most are overtaken soon; one in five is sent twice, although
-	// the line is busy and no client waits for one object alone.
+	// tuning:hedge-full. If an object was sent because it is full, being overtaken is no reason to send
+	// it again.
 	//
 	//mutant:replace !b.full => true
 	if b.hedge != nil && !b.full {
@@ -87,26 +85,17 @@ func (w *Writer) prepare(b *batch) {
 // sendable reports whether the waiting batch may be sent now. Called with mu held.
 func (w *Writer) sendable() bool {
 	return !w.waiting.Empty() &&
-		// guard:in-flight. At most InFlight objects are in flight; the next one takes more records
-		// until one of them is answered. Without this check: the store is slow, and all requests are
-		// in flight; the next object gets its slot with the one record that it has, and waits for a
-		// free request; the records that come meanwhile need one more object, and one more request is
-		// paid for.
+		// tuning:in-flight. At most InFlight objects are in flight; the next one takes more records
+		// until one of them is answered.
 		w.inFlight < w.opts.InFlight &&
 		// More encoders than processors would only take turns, and all would be later. A batch
 		// that is packed, and waits for the header of a large one before it, counts too.
 		// Otherwise many small batches would be cut meanwhile.
 		w.encoding < w.encoders &&
-		// guard:window. Slot s is sent only when all slots up to s - Window are applied. Without
-		// this check: slot 5 is late, and the leader sends 5,000 slots after it; successor B
-		// expects no more than a few windows, and begins a wall of seals at slot 5; the object of
-		// slot 5 is applied before B's seal; B finds data in each slot of its wall, and reads
-		// thousands of objects before it comes to a seal of its own.
+		// guard:window. Slot s is sent only when all slots up to s - Window are applied.
 		len(w.window) < w.opts.Window &&
 		// guard:max-bytes. At most MaxBytes of appends are sent and not acknowledged; a larger append
-		// is sent alone. Without this check: the log allows objects of 1 GiB, and a program appends as
-		// much at a time; the store is slow; the writer holds InFlight such objects, 16 by default,
-		// and runs out of memory.
+		// is sent alone.
 		(len(w.window) == 0 || w.bytes+w.waiting.Size() <= w.opts.MaxBytes) &&
 		w.ripe()
 }
@@ -119,10 +108,8 @@ func (w *Writer) encode(b, prev *batch) (object []byte, free func()) {
 		codec = frame.Plain
 	}
 	b.Pack(codec) // several at once, so one processor is not the limit
-	// guard:encode-order. The header of an object carries the checksum of the object before it. So
-	// batch 2 gets its header only after batch 1 has its own. Without this wait: batch 2 is small,
-	// and is packed before batch 1; the header of batch 2 has no checksum of batch 1; the writer
-	// acknowledges both batches; no reader accepts the object of batch 2.
+	// guard:encode-order. An object gets its header only after the one before it, whose checksum the
+	// header carries.
 	//
 	//mutant:replace <-prev.encoded => _ = prev.encoded
 	<-prev.encoded
@@ -153,11 +140,8 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	var o outcome
 	var clean bool // it took one request
 	if ctx.Err() != nil {
-		// guard:never-sent. A slot for which no request was sent when the writer was halted is
-		// reported as not committed. So are all slots after it, even applied ones: the chain does not
-		// pass an empty slot, and a successor seals it. Without this check: the writer is halted
-		// before its first request for slot 5; the appends of slot 5 are reported as unknown, although
-		// they are certainly not in the log.
+		// guard:never-sent. A slot for which no request was sent when the writer was halted is reported
+		// as not committed.
 		o = outcome{void: b.at.Seq, err: context.Cause(ctx)}
 	} else {
 		b.crc = frame.Sum(object)
@@ -172,10 +156,7 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	w.mu.Lock()
 	b.answered = answered
 	b.applied = o.applied
-	// guard:pace-sample. The writer's mean of the latency counts only objects that took one request.
-	// Without this check: a request takes 30 ms, but for a minute the answers are lost, and each object
-	// is sent again after a pause; the mean rises to 200 ms; the objects after them wait for up to
-	// 100 ms beside one in flight.
+	// tuning:pace-sample. The writer's mean of the latency counts only objects that took one request.
 	//
 	//mutant:replace clean => clean || true
 	if clean {
@@ -204,20 +185,16 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 // overtake tells the objects before b, which is applied, that they hold it up. Called with mu
 // held.
 func (w *Writer) overtake(b *batch) {
-	// guard:hedge-overtaken. If a later object is applied first, an object that is not answered yet
-	// is sent a second time at once. Without this rule: nine of ten requests take 30 ms, and the
-	// tenth 80 ms; slot 5 is slow, and slots 6 and 7 are applied; their clients, and those of slot
-	// 5, wait for 40 ms more, although a second request for slot 5 would be answered in 30 ms.
+	// tuning:hedge-overtaken. If a later object is applied first, an object that is not answered yet is
+	// sent a second time at once.
 	//
 	//mutant:replace range w.window => range w.window[:0]
 	for _, before := range w.window {
 		if before.at.Seq >= b.at.Seq {
 			return
 		}
-		// guard:hedge-size. A large object that is overtaken by one of less than half its size is not sent
-		// again for that, since its size explains it. Without this rule: clients append 100 bytes each
-		// while one appends 1 MB, which takes 50 ms longer on a slow line; each object of 1 MB is
-		// overtaken; one in five is sent twice, and that takes as long again.
+		// tuning:hedge-size. A large object that is overtaken by one of less than half its size is not
+		// sent again for that, since its size explains it.
 		//
 		//mutant:replace before.bytes >= small && 2*b.bytes < before.bytes => false
 		if before.bytes >= small && 2*b.bytes < before.bytes {

@@ -50,8 +50,12 @@ func (e *env) numbers(n int) {
 	e.holds(want...)
 }
 
-// guard:window. The first slot is not acknowledged, so no more than a window is sent,
-// however many requests are free.
+// The first slot is not acknowledged, so no more than a window is sent, however many requests are free.
+//
+// guard:window. Without this check: slot 5 is late, and the leader sends 5,000 slots after it;
+// successor B expects no more than a few windows, and begins a wall of seals at slot 5; the object of
+// slot 5 is applied before B's seal; B finds data in each slot of its wall, and reads thousands of
+// objects before it comes to a seal of its own.
 func TestWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 2, Window: 5, BatchBytes: 1})
@@ -73,7 +77,11 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// guard:in-flight. Counted at the store, while requests take random time.
+// Counted at the store, while requests take random time.
+//
+// tuning:in-flight. Without this check: the store is slow, and all requests are in flight; the next
+// object gets its slot with the one record that it has, and waits for a free request; the records that
+// come meanwhile need one more object, and one more request is paid for.
 func TestInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 3, Window: 12, BatchBytes: 1})
@@ -251,8 +259,11 @@ func TestBatchBytes(t *testing.T) {
 	})
 }
 
-// guard:max-bytes. What was sent and is not acknowledged is bounded; an append beyond
-// the bound goes alone.
+// What was sent and is not acknowledged is bounded; an append beyond the bound goes alone.
+//
+// guard:max-bytes. Without this check: the log allows objects of 1 GiB, and a program appends as much
+// at a time; the store is slow; the writer holds InFlight such objects, 16 by default, and runs out of
+// memory.
 func TestMaxBytes(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 8, BatchBytes: 10, MaxBytes: 25})
@@ -419,8 +430,12 @@ func TestFutureHoldsNoRecords(t *testing.T) {
 	})
 }
 
-// guard:encode-order. A large append is being compressed while small ones after it are
-// ready: they wait for its checksum, and the objects are one chain.
+// A large append is being compressed while small ones after it are ready: they wait for its checksum,
+// and the objects are one chain.
+//
+// guard:encode-order. Without this wait: batch 2 is small, and is packed before batch 1; the header of
+// batch 2 has no checksum of batch 1; the writer acknowledges both batches; no reader accepts the
+// object of batch 2.
 func TestEncodingAtOnce(t *testing.T) {
 	if n := runtime.GOMAXPROCS(0); n < 4 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4)) // encoders

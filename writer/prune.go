@@ -50,13 +50,7 @@ func (p *pruning) after(ctx context.Context, m *state.Manifest) {
 		p.look(m)
 		return
 	// guard:grace. A leader deletes a manifest only when a newer one has replaced it for the grace
-	// period, by the leader's own elapsed time. Some stores make a listing by a walk through a
-	// directory: in any order, and not in one moment. Without this wait: a busy leader publishes
-	// four manifests a second; a reader's listing takes five minutes, and passes the places of the
-	// next 1,100 manifests before they are created; the leader creates these, and deletes all older
-	// ones except manifest 5, which is pinned; then the walk comes to the places of the older ones;
-	// the reader, which has seen no manifest yet, sees only manifest 5, and takes it for the
-	// newest.
+	// period, by the leader's own elapsed time.
 	//
 	//mutant:replace max(minWatch, p.format.Grace) => minWatch
 	case p.opts.Clock.Now().Sub(p.at) < max(minWatch, p.format.Grace):

@@ -72,6 +72,13 @@ func pruning(t *testing.T, grace time.Duration, f func(t *testing.T, e *env, w *
 // TestLeaderPrunes: manifests do not pile up in a log that nobody compacts. A pinned one stays,
 // also if the pin was made just before the mark was published (guards mark-first,
 // mark-before-pins and pinned-manifest); and none is deleted within the grace period (grace).
+//
+// guard:grace. Some stores make a listing by a walk through a directory: in any order, and not in one
+// moment. Without this wait: a busy leader publishes four manifests a second; a reader's listing takes
+// five minutes, and passes the places of the next 1,100 manifests before they are created; the leader
+// creates these, and deletes all older ones except manifest 5, which is pinned; then the walk comes to
+// the places of the older ones; the reader, which has seen no manifest yet, sees only manifest 5, and
+// takes it for the newest.
 func TestLeaderPrunes(t *testing.T) {
 	const grace = 15 * time.Minute
 	pruning(t, grace, func(t *testing.T, e *env, w *writer.Writer) {

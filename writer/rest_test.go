@@ -84,8 +84,13 @@ func TestRestWithoutCheckpoints(t *testing.T) {
 	})
 }
 
-// guard:rest-drained. A request hangs for many intervals. Its append is acknowledged all the same, and a
-// later checkpoint has its record.
+// A request hangs for many intervals. Its append is acknowledged all the same, and a later checkpoint
+// has its record.
+//
+// guard:rest-drained. A writer that has nothing to do rests: it ends its goroutines, and forgets its
+// batches. Without this condition: a request for slot 5 hangs for two intervals between checkpoints,
+// and the writer rests; slot 5 is applied; the writer no longer knows its batch, so the append never
+// returns, and no checkpoint has its records.
 func TestRestAwaitsWhatIsInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{Checkpoint: time.Minute})

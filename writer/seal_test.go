@@ -43,9 +43,14 @@ func (e *env) several(w *writer.Writer, values ...string) (fs []writer.Future) {
 	return fs
 }
 
-// guard:append-junk-seal. The object landed, its reply was lost, it was folded and
-// pruned, and a zombie opener's seal fell into the hole. The batch is committed and
-// the writer goes on.
+// The object landed, its reply was lost, it was folded and pruned, and a zombie opener's seal fell into
+// the hole. The batch is committed and the writer goes on.
+//
+// guard:append-junk-seal. The writer's object was folded, and the seal is junk in a hole. Without this
+// check: leader A's object is applied in slot 5, and the answer is lost; slot 5 is folded and pruned;
+// opener B, which read an old manifest, puts its seal into the hole 5, and dies; A's retry meets B's
+// seal; A stops, and reports the append as unknown, although readers have the record and nobody has
+// ended A's epoch.
 func TestJunkSealInAPrunedSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
@@ -64,7 +69,12 @@ func TestJunkSealInAPrunedSlot(t *testing.T) {
 	})
 }
 
-// guard:append-refresh. The same seal where nothing was folded: the batch is lost.
+// The same seal where nothing was folded: the batch is lost.
+//
+// guard:append-refresh. A seal in a slot that the floor has passed may be junk: the writer's own object
+// may have been folded and pruned. Without this check: the floor is slot 3 of the writer's epoch; a
+// successor seals slot 5; the writer's create of slot 5 is refused; the writer takes its object for
+// folded, and acknowledges a record that was never stored.
 func TestSealInAnOpenSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
@@ -91,9 +101,14 @@ func TestSealAndNoManifest(t *testing.T) {
 	})
 }
 
-// guard:append-ended. A successor has opened, and all of the epoch is folded and
-// pruned. The seal that the manifest remembers tells slot by slot what counts: 1
-// landed before it, 2 is where it lies, 3 lands after it and counts as little.
+// A successor has opened, and all of the epoch is folded and pruned. The seal that the manifest
+// remembers tells slot by slot what counts: 1 landed before it, 2 is where it lies, 3 lands after it
+// and counts as little.
+//
+// guard:append-ended. Without this rule: leader A's object is applied in slot 5, and the answer is
+// lost; successor B seals slot 9; a compactor folds slots 5 to 9, and prunes slots 5 to 8; opener C,
+// which read an old manifest, puts its seal into the hole 5; A's retry meets C's seal, and A reports as
+// unknown a record that readers have for certain.
 func TestEpochEndedAndFolded(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
@@ -156,8 +171,13 @@ func TestSealLongAgo(t *testing.T) {
 	})
 }
 
-// guard:append-forgotten. The log went past this epoch without it, as the manifest has
-// it: the outcome of the slot is unknown.
+// The log went past this epoch without it, as the manifest has it: the outcome of the slot is unknown.
+//
+// guard:append-forgotten. A sound manifest lists each folded seal, so manifests were lost. Without this
+// check: opener B seals slot 5/5; an operator deletes all manifests that know epoch 5; opener C begins
+// at an older one, seals a pruned slot of epoch 4, and so leaves out epoch 5; C's epoch is folded; much
+// later zombie Z of epoch 5 meets B's seal in slot 5/5; Z takes its object for folded, and acknowledges
+// a record that no reader finds.
 func TestSealForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
@@ -173,8 +193,12 @@ func TestSealForgotten(t *testing.T) {
 	})
 }
 
-// guard:append-foreign. Data of this epoch that this writer did not write: another
-// process was given the same token.
+// Data of this epoch that this writer did not write: another process was given the same token.
+//
+// guard:append-foreign. Without this check: the machine of leader A is cloned, and clone B goes on in
+// the same epoch 5; B writes slot 5/5, and a compactor folds it; A's create of slot 5/5 is refused; A
+// finds that the floor has passed the slot, concludes that its own object was folded, and acknowledges
+// a record that was never stored.
 func TestForeignData(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
@@ -191,7 +215,12 @@ func TestForeignData(t *testing.T) {
 	})
 }
 
-// guard:append-damage. What is no object of this log proves nothing.
+// What is no object of this log proves nothing.
+//
+// guard:append-damage. Without this check: the writer's object is applied in slot 5, and the answer is
+// lost; an operator copies the data objects of another log over this one by mistake, among them a seal
+// in slot 5; the writer meets this seal, and reports that a successor has fenced it and that its append
+// is not committed; there is no successor, and readers may have the record.
 func TestRubbishInTheSlot(t *testing.T) {
 	seal := func(e *env, log fence.ID, p fence.Position) []byte {
 		return frame.EncodeSeal(&frame.Header{Log: log, Position: p}, 7)
@@ -213,8 +242,12 @@ func TestRubbishInTheSlot(t *testing.T) {
 	}
 }
 
-// guard:lower-slots. A seal that is found at a higher slot proves nothing of the
-// lower ones: a wall is put up at its far end first. Each gets its own outcome.
+// A seal that is found at a higher slot proves nothing of the lower ones: a wall is put up at its far
+// end first. Each gets its own outcome.
+//
+// guard:lower-slots. Without this report, the callers of those slots wait for ever. Without the wait
+// before it: slot 6 meets a seal while slot 5 is in flight; slot 5 is reported as unknown; then slot 5
+// is applied, and could have been acknowledged.
 func TestSealAtAHigherSlotFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
@@ -239,8 +272,17 @@ func TestSealAtAHigherSlotFirst(t *testing.T) {
 	})
 }
 
-// guard:contiguous. Slots 1 and 3 landed, 2 is still open. Only 1 is acknowledged:
-// a successor seals 2, and then 3 is void though it is there.
+// Slots 1 and 3 landed, 2 is still open. Only 1 is acknowledged: a successor seals 2, and then 3 is
+// void though it is there.
+//
+// guard:void. Without this rule: successor B seals slot 5, and slot 6 is applied; the writer reports
+// the appends of both slots as unknown, although no reader will ever find them. If B's seal is folded,
+// it is worse: the writer then takes all its slots for applied, and acknowledges slot 5, which holds
+// B's seal.
+//
+// guard:contiguous. Without this check: slot 6 is applied and acknowledged, slot 5 is still in flight;
+// the leader dies; the successor finds slot 5 empty and seals it; slot 6 is void, and an acknowledged
+// record is lost.
 func TestGapIsNotAcknowledged(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)

@@ -126,13 +126,8 @@ func (w *Writer) editsFrom(ctx context.Context, floor frame.Point) (edits []stat
 	if !at.Equal(w.table.begin) {
 		return nil, follow.Classify(ctx, at.Position, fmt.Errorf("%w: %s is missing, before the beginning of epoch %d", fence.ErrCorrupt, layout.DataKey(at.Position), w.token.Epoch()))
 	}
-	// guard:table-moved. A writer reads the edits from the floor up to the beginning of its own
-	// epoch. Then it reads the floor again. If the floor has passed the first seal on the way,
-	// that seal may be junk, and the writer begins again. Without this check: Z opens epoch 6,
-	// appends nothing, and dies; W opens epoch 7, reads that the floor is slot 5/3, and pauses; a
-	// compactor folds and prunes slots 5/3 and 5/4, which hold edits and no records; a late copy
-	// of a seal of Z lands in the hole 5/3; W follows this seal into epoch 6, and from there to
-	// its own epoch; W misses both edits, and checks its commits against a wrong table.
+	// guard:table-moved. A writer reads the floor again after it has read the edits, and begins again
+	// if the floor has passed the first seal on the way.
 	//
 	//mutant:replace follow.Confirm(ctx) => error(nil)
 	return edits, follow.Confirm(ctx)

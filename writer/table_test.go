@@ -113,8 +113,23 @@ func TestCommitFiles(t *testing.T) {
 	})
 }
 
-// guard:edit-epoch, guard:edit-complete, guard:edit-live. What does not fit is told
-// before anything is written, and the writer goes on.
+// What does not fit is told before anything is written, and the writer goes on.
+//
+// guard:edit-epoch. The error names both epochs. Without this check: an application adds a file of
+// epoch 1 through the writer of epoch 2; the edit is refused all the same, because that writer has not
+// created the file; the error does not say that the file is too old, and must be written again.
+//
+// guard:edit-complete. Without this check: the writer knows no size and no checksum of other files, and
+// compares the edit with zeros, which fit an empty file; the Close of the empty file f fails; an
+// application adds f with size 0; the table names a file that is not there.
+//
+// guard:edit-content. Without this check: an application fills in the size of another file, and the
+// edit is committed; from then on every backup and every check of the log takes the sound file for a
+// damaged one.
+//
+// guard:edit-live. Without this check: a job merges files a and b into c; another commit has already
+// replaced a and b by d; the job's commit removes a and b once more, and adds c; the compactor and all
+// readers of the table meet this edit, which removes files that are not live, and report damage.
 func TestConflicts(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, nil)
@@ -236,9 +251,15 @@ func TestLiveFilesAreRead(t *testing.T) {
 	}
 }
 
-// guard:table-moved. While the chain is walked a compactor folds and prunes it, and
-// junk falls into the hole: a dead opener's seal leads straight to where this epoch
-// begins, around the edit.
+// While the chain is walked a compactor folds and prunes it, and junk falls into the hole: a dead
+// opener's seal leads straight to where this epoch begins, around the edit.
+//
+// guard:table-moved. A writer reads the edits from the floor up to the beginning of its own epoch. The
+// first seal on the way may be junk. Without this check: Z opens epoch 6, appends nothing, and dies; W
+// opens epoch 7, reads that the floor is slot 5/3, and pauses; a compactor folds and prunes slots 5/3
+// and 5/4, which hold edits and no records; a late copy of a seal of Z lands in the hole 5/3; W follows
+// this seal into epoch 6, and from there to its own epoch; W misses both edits, and checks its commits
+// against a wrong table.
 func TestTableMovesWhileItIsRead(t *testing.T) {
 	for _, junk := range []bool{false, true} {
 		t.Run(fmt.Sprint("junk ", junk), bubbled(func(t *testing.T, e *env) {
@@ -261,8 +282,15 @@ func TestTableMovesWhileItIsRead(t *testing.T) {
 	}
 }
 
-// guard:edit-alone, guard:edit-turn. An edit lies after what was appended before
-// it, in an object of its own, and no append goes past it.
+// An edit lies after what was appended before it, in an object of its own, and no append goes past it.
+//
+// guard:edit-alone. Without this check: records wait in a batch; an edit joins the batch, and its
+// document takes the place of the records; the writer acknowledges both; every reader meets an edit
+// whose header counts records, and reports damage.
+//
+// guard:edit-turn. Without this wait: an edit waits for an empty batch; later appends fill each new
+// batch first, so the edit is sent late or never. Or a record joins the batch of an edit, and every
+// reader takes the object for damage.
 func TestEditKeepsItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4, Linger: time.Millisecond})
@@ -409,7 +437,11 @@ func TestAppendAfterAnEditThatWaits(t *testing.T) {
 	})
 }
 
-// guard:edit-order. Of many commits at once that remove one file, one succeeds.
+// Of many commits at once that remove one file, one succeeds.
+//
+// guard:edit-order. Without this rule: two commits that run at the same time both remove file f; each
+// finds that f is live; both are committed; the compactor and all readers of the table meet the second
+// one, which removes a file that is not live, and report damage.
 func TestCommitsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, nil)

@@ -36,9 +36,12 @@ func TestT01_ZombieAfterPruning(t *testing.T) {
 	})
 }
 
-// guard:open-refresh. An opener reads the manifest and sleeps. Meanwhile a later
-// one opens and the compactor prunes where the first was about to read. Its seal
-// is applied, after the boundary.
+// An opener reads the manifest and sleeps. Meanwhile a later one opens and the compactor prunes where
+// the first was about to read. Its seal is applied, after the boundary.
+//
+// guard:open-refresh. Without this check: an opener reads the manifest, and sleeps; a compactor prunes
+// the slots that the opener is about to read; the opener finds the first of them empty, seals it, and
+// believes that it leads; the old leader goes on in later slots.
 func TestT02_SealBehindTheFloor(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var live *writer.Writer
@@ -79,9 +82,13 @@ func TestT02_OpensElsewhereAfterAll(t *testing.T) {
 	})
 }
 
-// guard:open-followed. Three writers overlap. The second one's seal falls into a
-// hole, and it dies; the third follows that seal into an epoch where nothing was
-// ever written, and the floor has not come so far.
+// Three writers overlap. The second one's seal falls into a hole, and it dies; the third follows that
+// seal into an epoch where nothing was ever written, and the floor has not come so far.
+//
+// guard:open-followed. Without this check: opener B of epoch 3 has read slot 1/3, and is paused; the
+// leader of epoch 1 goes on, and slots up to 1/49 are folded and pruned; opener Z of epoch 2 creates a
+// late seal in the hole 1/4, and dies; B follows it into the empty epoch 2, and seals slot 2/1, which
+// the floor 1/50 has not passed; B believes that it leads, and the leader of epoch 1 goes on.
 func TestT03_ThreeWritersOverlapping(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var first *writer.Writer

@@ -71,10 +71,23 @@ func (e *env) outrun(client string, leader *writer.Writer, often int) (acked fun
 	return func() []string { <-over; return won }
 }
 
-// guard:open-wall, guard:open-own. A leader that wins every race for the next empty slot is
-// stopped by a wall of seals; what it was told stands, and it is fenced.
+// A leader that wins every race for the next empty slot is stopped by a wall of seals; what it was told
+// stands, and it is fenced.
 //
-// guard:open-reach. Also if it is faster than the wall. Then the backstop stops it.
+// Also if it is faster than the wall. Then the backstop stops it.
+//
+// guard:open-reach. A backstop is a seal far ahead of a leader that the opener cannot overtake. Without
+// this doubling: the leader has a larger window than the opener, and is in the backstop's slot before
+// the opener's seal; it appends faster than the opener reads or seals; nothing stops it, and the
+// takeover never ends.
+//
+// guard:open-own. Without this check: the opener's wall is applied; its walk meets a seal of the wall,
+// which names the opener's own epoch; the opener takes this seal for that of another process with the
+// same token, and gives up.
+//
+// guard:open-wall. Without the wall: the leader keeps its pipeline full; each time the opener's seal
+// comes to the first empty slot, the leader's object is there already; only after many windows of
+// objects does the opener send a backstop; the leader comes to that slot thousands of slots later.
 func TestLeaderThatWinsEveryRace(t *testing.T) {
 	for _, c := range []struct {
 		often int
@@ -108,8 +121,14 @@ func TestLeaderThatWinsEveryRace(t *testing.T) {
 	}
 }
 
-// guard:open-have. The wall finds a large object, which is folded and pruned before the walk
-// asks for its rest. Another opener's late seal falls into the hole.
+// The wall finds a large object, which is folded and pruned before the walk asks for its rest. Another
+// opener's late seal falls into the hole.
+//
+// guard:open-have. An opener's wall sends seals to a row of slots at once, and notes what it finds in
+// slots that are taken. Without this: the wall notes the first part of a large object; the object is
+// folded and pruned; another opener's late seal falls into the hole; the walk asks for the rest, finds
+// another object there, and takes the slot for empty (guard rest-match); the opener's seal is refused
+// there; each later walk uses the old note, and does the same; the takeover never ends.
 func TestWhatTheWallFoundIsPruned(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		opts := &writer.Options{InFlight: 1, Window: 4, NoCompress: true}
@@ -208,9 +227,20 @@ func TestBackstopOfTheWallIsDenied(t *testing.T) {
 	})
 }
 
-// guard:open-look, guard:open-folded. Seals of the wall are late. Meanwhile the leader gets
-// slot 5 after all, and all that can be folded is, and is pruned: the seal on slot 5 falls
-// into the hole. The seal after it is on the chain and may be folded; both have one nonce.
+// Seals of the wall are late. Meanwhile the leader gets slot 5 after all, and all that can be folded
+// is, and is pruned: the seal on slot 5 falls into the hole. The seal after it is on the chain and may
+// be folded; both have one nonce.
+//
+// guard:open-look. Without this check: the opener's seal for slot 5 is slow; its seal for slot 6 is
+// applied, and it begins to read the manifest; the leader fills slot 5, and a compactor folds and
+// prunes that slot; the seal for slot 5 lands in the hole; the manifest that was read has the old
+// floor, so the opener goes on after slot 5; its first object has an offset that the chain has passed,
+// and readers report damage.
+//
+// guard:open-folded. That seal is the opener's, and the epoch begins after no other seal of the same
+// wall. Without this check: B seals slot 1/9 for epoch 3; a compactor folds this seal at once, so the
+// floor is 3/1; B reads the manifest, finds that the floor has passed its seal, and begins again; the
+// floor is in epoch 3 already, so B believes that it is fenced, and gives up.
 func TestSealOfTheWallThatIsLate(t *testing.T) {
 	for name, held := range map[string]faultstore.Rule{
 		"that one": {Prefix: layout.DataKey(at(1, 5))}, "all of them": {Prefix: layout.DataPrefix, Skip: 1},

@@ -165,10 +165,7 @@ func (f *Follower) Tail(ctx context.Context, p fence.Position) error {
 // error that is neither fence.ErrCorrupt nor fence.ErrLimit is returned as it is.
 //
 // guard:open-damage. An object that does not fit the chain is damage only if the floor has not passed
-// the first seal that the walk has followed. Without this check: a walk is paused before slot 1/4;
-// slots up to 1/8 are pruned; opener Z puts its late seal for epoch 2 into the hole 1/4, finds that
-// out, and opens epoch 2 after slot 1/9; the walk follows the junk seal into epoch 2; the first object
-// there continues from slot 1/9, so its offset does not fit; the walk reports damage in a sound log.
+// the first seal that the walk has followed.
 //
 //mutant:replace f.Tail(ctx, p) => error(nil)
 func (f *Follower) Classify(ctx context.Context, p fence.Position, err error) error {

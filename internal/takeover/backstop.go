@@ -51,11 +51,8 @@ func (o *opener) stopAhead(ctx context.Context, at fence.Position, ahead uint64)
 	ctx, b.cancel = context.WithCancel(ctx)
 	o.backstop = b
 	b.task.Go(func() {
-		// guard:open-reach. A backstop is a seal far ahead of a leader that the opener cannot overtake.
-		// If the leader's data is in that slot already, the opener tries a slot twice as far ahead.
-		// Without this doubling: the leader has a larger window than the opener, and is in the
-		// backstop's slot before the opener's seal; it appends faster than the opener reads or seals;
-		// nothing stops it, and the takeover never ends.
+		// guard:open-reach. If the leader's data is in the slot of a backstop already, the opener tries
+		// a slot twice as far ahead.
 		//
 		//mutant:replace ahead *= 2 => _ = ahead
 		for ; ; ahead *= 2 {
@@ -65,11 +62,8 @@ func (o *opener) stopAhead(ctx context.Context, at fence.Position, ahead uint64)
 				b.err <- a.err
 				return
 			}
-			// guard:wall-far. An opener sends no further backstop once a slot far ahead holds a seal,
-			// its own or another opener's. One seal is enough to stop the leader. Without this check:
-			// the opener's seal is applied in slot 65; the opener sends more seals, each twice as far
-			// ahead, until its takeover ends; each one costs a request and an object, and all of them
-			// are void.
+			// tuning:wall-far. An opener sends no further backstop once a slot far ahead holds a seal,
+			// its own or another opener's.
 			//
 			//mutant:replace err != nil || h.Kind != frame.Data => ahead > 1<<20 && (err != nil || h.Kind != frame.Data)
 			if h, err := frame.DecodeHeader(a.found.Body); err != nil || h.Kind != frame.Data {

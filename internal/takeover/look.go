@@ -19,11 +19,7 @@ type look struct {
 // lookAfter begins to read the manifest, unless the last look has begun after the same seal.
 func (o *opener) lookAfter(ctx context.Context, sealed fence.Position) {
 	// guard:open-look. An opener's reading of the manifest counts only if it began after the answer to
-	// the first of its seals on the chain. Without this check: the opener's seal for slot 5 is slow;
-	// its seal for slot 6 is applied, and it begins to read the manifest; the leader fills slot 5, and
-	// a compactor folds and prunes that slot; the seal for slot 5 lands in the hole; the manifest that
-	// was read has the old floor, so the opener goes on after slot 5; its first object has an offset
-	// that the chain has passed, and readers report damage.
+	// the first of its seals on the chain.
 	//
 	//mutant:replace o.look.after == sealed => true
 	if o.look != nil && o.look.after == sealed {

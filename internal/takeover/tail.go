@@ -18,12 +18,8 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 	o.follow = &chain.Follower{Source: o.src, Floor: o.floor}
 	for at, read := start, uint64(0); ; {
 		own, err := o.walk(ctx, &at, &read)
-		// guard:open-have. An opener's wall sends seals to a row of slots at once, and notes what
-		// it finds in slots that are taken. Only the next walk uses these notes. Without this: the
-		// wall notes the first part of a large object; the object is folded and pruned; another
-		// opener's late seal falls into the hole; the walk asks for the rest, finds another object
-		// there, and takes the slot for empty (guard rest-match); the opener's seal is refused
-		// there; each later walk uses the old note, and does the same; the takeover never ends.
+		// guard:open-have. What an opener's wall has noted of slots that are taken is used by the next
+		// walk only.
 		//
 		//mutant:replace o.src.Have = nil => _ = o.src.Have
 		o.src.Have = nil
@@ -32,19 +28,12 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 			return at.Position, o.afterSeal(at), err
 		}
 		// guard:open-followed. Before an opener seals, it checks that the floor has not passed the
-		// first seal that its walk has followed. Without this check: opener B of epoch 3 has read slot
-		// 1/3, and is paused; the leader of epoch 1 goes on, and slots up to 1/49 are folded and
-		// pruned; opener Z of epoch 2 creates a late seal in the hole 1/4, and dies; B follows it into
-		// the empty epoch 2, and seals slot 2/1, which the floor 1/50 has not passed; B believes that
-		// it leads, and the leader of epoch 1 goes on.
+		// first seal that its walk has followed.
 		if err := o.follow.Confirm(ctx); err != nil {
 			return sealed, begin, err
 		}
 		// guard:open-missing. An empty slot before the manifest's hint is not the tail: every slot
-		// before the hint was acknowledged, so an object is lost. Without this check: slots 15 to 19
-		// were acknowledged, and somebody deletes slot 15; slot 20, where the hint points, is damaged,
-		// so an opener begins again at the floor; it takes slot 15 for the tail, and seals it; slots 16
-		// to 19 are void for ever, and nobody can put the object of slot 15 back.
+		// before the hint was acknowledged, so an object is lost.
 		if at.Position.Before(o.acked) {
 			return sealed, begin, o.follow.Classify(ctx, at.Position, fmt.Errorf("%w: %s is missing; the manifest says that the log was acknowledged up to %v",
 				fence.ErrCorrupt, layout.DataKey(at.Position), o.acked))
@@ -63,10 +52,7 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 			sent = at.Position.Seq + uint64(o.InFlight)
 		}
 		// guard:open-wall. If the leader's data comes first in the slot that an opener wants to seal,
-		// the opener sends a wall: a row of seals for the slots that the leader uses next. Without the
-		// wall: the leader keeps its pipeline full; each time the opener's seal comes to the first
-		// empty slot, the leader's object is there already; only after many windows of objects does the
-		// opener send a backstop; the leader comes to that slot thousands of slots later.
+		// the opener sends a wall: a row of seals for the slots that the leader uses next.
 		//
 		//mutant:replace o.wall(ctx, at.Position, sent) => error(nil)
 		if err := o.wall(ctx, at.Position, sent); err != nil {
@@ -86,23 +72,14 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 			*read++
 		case step.Frame.Nonce == o.nonce:
 			// guard:open-own. An opener takes a seal with its own nonce for its own: it comes from its
-			// wall, or is its backstop. Without this check: the opener's wall is applied; its walk
-			// meets a seal of the wall, which names the opener's own epoch; the opener takes this seal
-			// for that of another process with the same token, and gives up.
+			// wall, or is its backstop.
 			return true, nil
 		case step.Frame.Next >= o.Token.Epoch():
 			// guard:open-later-seal. A seal that names the opener's epoch or a later one ends the
-			// takeover, unless it is the opener's own: another opener owns all slots after it. Without
-			// this check: B has sealed the log for epoch 3, and has not published a manifest yet;
-			// zombie opener Z of epoch 2 follows B's seal, and puts its own seal into the slot that B
-			// is about to use; B is refused there; a seal in epoch 3 cannot name epoch 2, so to readers
-			// the log is damaged.
+			// takeover, unless it is the opener's own: another opener owns all slots after it.
 
 			// guard:open-junk-seal. A seal for the opener's epoch or a later one ends the takeover only
-			// if the floor has not passed the seal's slot. Without this check: opener B of epoch 3 is
-			// paused before slot 1/4, and this slot is pruned; opener Z of epoch 5, paused too, puts
-			// its seal into the hole 1/4, and dies; B meets this seal, and gives up as fenced, although
-			// epoch 5 was never opened.
+			// if the floor has not passed the seal's slot.
 			//
 			//mutant:replace o.follow.Confirm(ctx) => error(nil)
 			if err := o.follow.Confirm(ctx); err != nil {
@@ -115,15 +92,10 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 		*at = step.To
 		o.Read(&step)
 		// guard:open-backstop. An opener that has read many objects of one epoch puts a seal, the
-		// backstop, far ahead of its walk. Without the backstop: a leader appends faster than the
-		// opener reads; the walk never comes to an empty slot; the takeover never ends.
+		// backstop, far ahead of its walk.
 
 		// guard:backstop-acked. An opener sends a backstop, a seal far ahead of its walk, only after
-		// the walk has passed the manifest's hint. Every slot before the hint was acknowledged, and
-		// must not be sealed. Without this check: slots up to 40 were acknowledged, slot 33 is lost,
-		// and the hint's own slot is damaged; so an opener walks from the floor; its backstop is
-		// applied in slot 33, before its walk comes there; the opener begins its epoch after that seal,
-		// and slots 34 to 40 are void.
+		// the walk has passed the manifest's hint.
 		//
 		//mutant:replace !at.Position.Before(o.acked) => true
 		if *read >= longWalk*uint64(o.Window) && !at.Position.Before(o.acked) {

@@ -56,21 +56,15 @@ func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) 
 			c.Logger.Info("the floor has moved during the takeover; beginning again")
 		case errors.Is(err, chain.ErrDamaged) && m.Tail().Position != m.Floor.Position && !o.fromFloor:
 			// guard:open-hint-fits. A walk from the manifest's hint that meets damage begins again at
-			// the floor, before the log is called damaged. Without this: a faulty leader has published
-			// a hint with a wrong offset; each opener begins at the hint, and finds no object that fits
-			// there; nobody can lead the log, although its chain is sound.
+			// the floor, before the log is called damaged.
 			c.Logger.Warn("the log does not go on at the manifest's hint as the hint says; beginning again at the floor. Run `fencepost verify`",
 				zap.Uint64("manifest", m.Version), zap.Stringer("hint", m.Tail().Position), zap.Error(err))
 			o.fromFloor = true
 		default:
 			return begin, err
 		}
-		// guard:open-backstop-anew. An opener begins its walk again when the floor has moved. It
-		// then forgets the backstop, the seal that it sent far ahead to stop a fast leader, so that
-		// it can send another. Without this: the backstop is slow; meanwhile the leader passes its
-		// slot, and a compactor prunes that slot; the backstop is applied there, where no leader
-		// comes any more; the next walk relies on it, and sends none; the leader appends faster
-		// than the opener reads; the takeover never ends.
+		// guard:open-backstop-anew. An opener that begins its walk again forgets its backstop, so that
+		// it can send another.
 		//
 		//mutant:replace o.endBackstop() => _ = o.backstop
 		o.endBackstop()
@@ -114,11 +108,8 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 		start = m.Floor
 	}
 	if e := start.Position.Epoch; e >= o.Token.Epoch() {
-		// guard:open-hint. An opener gives up if the floor or the hint, where its walk is to begin,
-		// is in its own epoch or a later one. Without this check: B seals the log for epoch 3; a
-		// compactor folds that seal before B publishes its first manifest, so the floor is slot
-		// 3/1; zombie opener Z of epoch 2 begins there, and seals the slot that B is about to use;
-		// B is refused there.
+		// guard:open-hint. An opener gives up if the floor or the hint, where its walk is to begin, is
+		// in its own epoch or a later one.
 		return begin, o.fenced(e)
 	}
 	sealed, begin, err := o.sealTail(ctx, start)
@@ -126,9 +117,7 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 		return begin, err
 	}
 	// guard:open-refresh. After an opener's seal is applied, the opener reads the manifest, and begins
-	// again if the floor has passed the sealed slot. Without this check: an opener reads the manifest,
-	// and sleeps; a compactor prunes the slots that the opener is about to read; the opener finds the
-	// first of them empty, seals it, and believes that it leads; the old leader goes on in later slots.
+	// again if the floor has passed the sealed slot.
 	//
 	//mutant:replace m.Past(sealed) => false && m.Past(sealed)
 	if m, err = o.looked(ctx, sealed); err == nil && m.Past(sealed) {
@@ -141,10 +130,7 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 // begins at the floor: nothing can have been appended in it yet.
 //
 // guard:open-folded. If the floor is slot 1 of the opener's epoch, and the last folded seal has the
-// opener's nonce, that seal is the opener's. Then the epoch begins at the floor, and after no other
-// seal of the same wall. Without this check: B seals slot 1/9 for epoch 3; a compactor folds this seal
-// at once, so the floor is 3/1; B reads the manifest, finds that the floor has passed its seal, and
-// begins again; the floor is in epoch 3 already, so B believes that it is fenced, and gives up.
+// opener's nonce, the epoch begins at the floor.
 //
 //mutant:replace m.Seals[len(m.Seals)-1].Nonce == o.nonce => false
 func (o *opener) folded(m *state.Manifest) bool {
@@ -171,10 +157,8 @@ func (o *opener) newest(ctx context.Context) (*state.Manifest, error) {
 }
 
 func (o *opener) admit(m *state.Manifest) error {
-	// guard:open-role. An epoch is opened only once. So an opener gives up at once if the manifest has
-	// a writer with its own epoch or a later one. Without this check: A and B are both given epoch 5; A
-	// opens it, and the manifest says so; B reads the tail of the log, and gives up only when it meets
-	// A's seal.
+	// guard:open-role. An opener gives up at once if the manifest has a writer with its own epoch or a
+	// later one.
 	if r := m.Roles[layout.Writer]; r.Epoch >= o.Token.Epoch() {
 		return o.fenced(r.Epoch)
 	}
