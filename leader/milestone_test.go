@@ -87,9 +87,12 @@ func TestMinEpochDiffers(t *testing.T) {
 	}
 }
 
-// guard:great-epoch. One object does not end an election, whatever number it has: one that no
-// election comes to is no lock, one that names such a number can be replaced, and of the last
-// number the error says what to do.
+// One object does not end an election, whatever number it has: one that no election comes to is no
+// lock, one that names such a number can be replaced, and of the last number the error says what to do.
+//
+// guard:great-epoch. Without this check: a faulty program creates lock/09223372036854775805.json, which
+// is expired; leaders win the two epochs after it, and seal the log with them; then no number is left;
+// nobody can ever lead again, since the log refuses lower epochs.
 func TestGreatEpochs(t *testing.T) {
 	const highest = 1<<62 + 1<<40
 	lock := func(epoch, next uint64) (string, string) {

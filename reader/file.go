@@ -119,9 +119,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // end is the error after the last byte.
 func (f *File) end() error {
-	// guard:file-sum. A file that is read from its beginning to its end must have the checksum that
-	// its writer computed. Without this check: a disk flips a bit of a file; a reader copies the
-	// file to another table; both tables have the wrong row, and nobody is told.
+	// guard:file-sum. A file that is read from its beginning to its end must have the checksum that its
+	// writer computed.
 	//
 	//mutant:replace f.sum != f.file.CRC32C => false
 	if f.sum != f.file.CRC32C {

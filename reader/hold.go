@@ -62,11 +62,8 @@ func (q *search) borrow(ctx context.Context, version uint64, gone error) error {
 	}
 	m, _, err := q.log.At(ctx, version)
 	if err != nil {
-		// guard:lean-unread. A version that the prune mark has passed can be read only while
-		// another process pins it. If its manifest cannot be read, a reader reports ErrGone only if
-		// the store says that the manifest is absent. Without this check: a backup pins version 5,
-		// and the mark passes 5; a reader asks for version 5, and its request for manifest 5 times
-		// out; the reader reports ErrGone, although version 5 is there.
+		// guard:lean-unread. A reader reports ErrGone for a manifest that it cannot read only if the
+		// store says that the manifest is absent.
 		//
 		//mutant:replace errors.Is(err, state.ErrPruned) => true
 		if errors.Is(err, state.ErrPruned) {

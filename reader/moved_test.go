@@ -116,6 +116,10 @@ func TestMovedAtEveryRequest(t *testing.T) {
 
 // A segment of many blocks is merged and pruned while a reader is in the middle of
 // it, and its further requests find nothing.
+//
+// guard:read-merged. Without this check: a slow reader has found segment s in manifest 5; a compactor
+// merges segment s into another one, and deletes it after the grace period; the reader does not find
+// segment s, and reports damage in a sound log.
 func TestMergedInTheMiddle(t *testing.T) {
 	w := newWorld(t, 0)
 	w.segments = 0 // the default
@@ -161,9 +165,12 @@ func TestMergedInTheMiddle(t *testing.T) {
 	}
 }
 
-// guard:read-junk-seal. A reader waits at the tail. Its slot is folded and pruned, and a
-// zombie opener's seal falls into it before the reader looks again. The seal leads to an
-// object that is not in the log.
+// A reader waits at the tail. Its slot is folded and pruned, and a zombie opener's seal falls into it
+// before the reader looks again. The seal leads to an object that is not in the log.
+//
+// guard:read-junk-seal. Without this check: slot 1/4 is pruned; opener Z, a faulty program that does
+// not read the manifest after its seal, seals the hole 1/4, and appends to slot 2/1; a slow reader
+// comes to slot 1/4, follows this seal, and delivers Z's records, which are not in the log.
 func TestT1_JunkSealAtTheTail(t *testing.T) {
 	inBubble(t, time.Hour, func(t *testing.T, w *world) {
 		w.Lead(3)
@@ -188,8 +195,14 @@ func TestT1_JunkSealAtTheTail(t *testing.T) {
 	})
 }
 
-// guard:read-absent. An idle reader whose slot was pruned notices that within half of the
-// grace period and one pause, and goes on in the segments.
+// An idle reader whose slot was pruned notices that within half of the grace period and one pause, and
+// goes on in the segments.
+//
+// guard:read-absent. A read to the end checks that at the first absent slot; a stream that follows the
+// log checks it every half grace period. Without this check: a program follows the table, and its next
+// slot is 2/1; that slot is written, folded and pruned; the program reads on, and finds slot 2/1
+// absent; the newest manifest says that this slot was acknowledged, so the program reports damage in a
+// sound log.
 func TestT1_PrunedIsNotTheTail(t *testing.T) {
 	const grace = 10 * time.Minute
 	inBubble(t, grace, func(t *testing.T, w *world) {

@@ -317,8 +317,12 @@ func TestRecordsAreTheReaders(t *testing.T) {
 	}
 }
 
-// guard:read-hint-fits. The chain does not go on at the hint as the hint says. A reader that
-// would begin there reads from the floor.
+// The chain does not go on at the hint as the hint says. A reader that would begin there reads from the
+// floor.
+//
+// guard:read-hint-fits. Without this: a leader with a bug publishes a wrong hint; a reader that wants
+// only new records begins there, and finds an object that does not fit; it reports damage in a sound
+// log.
 func TestWrongHint(t *testing.T) {
 	w := newWorld(t, 0)
 	w.Lead(6)

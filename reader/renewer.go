@@ -45,11 +45,7 @@ func (r *Reader) renew(ctx context.Context, pin *state.Pin, ttl time.Duration) *
 func (n *renewer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		// guard:pin-late. A pin that was not renewed for its time to live counts as lost for its
-		// holder, even if nobody has said so. The time counts from before the last confirmed renewal
-		// was sent; a timer ends it. Without this timer: a snapshot's holder cannot reach the store
-		// for that time; a compactor expires the pin, and deletes file f; the holder reaches the store
-		// again, and opens file f before its next renewal; it does not find file f, and reports damage
-		// in a sound log.
+		// holder, even if nobody has said so.
 		//
 		//mutant:replace n.pin.Held().Add(n.ttl).Sub(n.clock.Now()) => 24*time.Hour
 		late := n.clock.AfterFunc(n.pin.Held().Add(n.ttl).Sub(n.clock.Now()), func() {

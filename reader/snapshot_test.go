@@ -144,6 +144,11 @@ func TestPinsByName(t *testing.T) {
 }
 
 // A version that another's pin holds, and that cannot be read just now, is not gone.
+//
+// guard:lean-unread. A version that the prune mark has passed can be read only while another process
+// pins it. Without this check: a backup pins version 5, and the mark passes 5; a reader asks for
+// version 5, and its request for manifest 5 times out; the reader reports ErrGone, although version 5
+// is there.
 func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 	inTable(t, time.Hour, func(w *table) {
 		w.story(func(int) { w.compact(2) })
@@ -249,6 +254,10 @@ func TestSnapshotIsHeld(t *testing.T) {
 
 // T28: a snapshot whose pin is expired says so. It goes on with what is left, at the same
 // offsets, and fails with a clear error where nothing is.
+//
+// guard:read-held. That has the same records at the same offsets. Without this rule: a snapshot's pin
+// is expired; a compactor merges segments, and deletes the old ones; the snapshot's stream asks for an
+// old segment again and again, and never ends, although every record is still in the log.
 func TestT28_PinLost(t *testing.T) {
 	inTable(t, 0, func(w *table) {
 		w.story(func(int) { w.compact(8) })
@@ -355,8 +364,12 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 	}
 }
 
-// guard:read-oldest. Retention truncates records that a snapshot holds: it still has all of
-// them, from its own first one on.
+// Retention truncates records that a snapshot holds: it still has all of them, from its own first one
+// on.
+//
+// guard:read-oldest. Without this rule: a reader takes a snapshot from record 0 on; retention gives up
+// records 0 to 9, which the snapshot's pin still holds; the reader asks the snapshot for its oldest
+// record, and begins at record 10; it never learns that ten records are missing.
 func TestSnapshotKeepsWhatRetentionTruncates(t *testing.T) {
 	inTable(t, 0, func(w *table) {
 		w.record(3)
@@ -424,8 +437,12 @@ func TestSnapshotAfterItsFloor(t *testing.T) {
 	})
 }
 
-// guard:read-given-up. A snapshot lacks what was truncated before it was taken, although it
-// is still there: for another pin, or because no compactor has pruned yet.
+// A snapshot lacks what was truncated before it was taken, although it is still there: for another pin,
+// or because no compactor has pruned yet.
+//
+// guard:read-given-up. Without this rule: records 0 to 9 are given up, and a backup's pin keeps their
+// segment; snapshot A is taken, and has these records; the backup ends, and the segment is dropped;
+// snapshot B is taken, and begins at record 10, although nothing more was given up.
 func TestSnapshotAfterRetention(t *testing.T) {
 	inTable(t, 0, func(w *table) {
 		w.record(3)

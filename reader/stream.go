@@ -92,9 +92,7 @@ func (s *stream) run(ctx context.Context) error {
 		s.next = s.m.First()
 		oldest = s.next
 		// guard:read-oldest. The oldest record of a snapshot is the first one of the snapshot's own
-		// version. Without this rule: a reader takes a snapshot from record 0 on; retention gives up
-		// records 0 to 9, which the snapshot's pin still holds; the reader asks the snapshot for its
-		// oldest record, and begins at record 10; it never learns that ten records are missing.
+		// version.
 		if s.pinned != nil {
 			s.next = min(s.pinned.First(), s.until)
 			oldest = Oldest
@@ -104,10 +102,8 @@ func (s *stream) run(ctx context.Context) error {
 		err := s.pass(ctx)
 		switch {
 		case errors.Is(err, ErrGone) && s.next == oldest && s.m.First() > oldest:
-			// guard:read-oldest-now. A stream that was asked for Oldest begins at the record that is the
-			// oldest when the first record is delivered. Without this rule: the oldest record is 0 when
-			// the stream begins; before the stream has fetched anything, retention gives up records 0 to
-			// 9, and their segment is deleted; the caller gets ErrGone for an offset that it never named.
+			// guard:read-oldest-now. A stream that was asked for Oldest begins at the record that is
+			// the oldest when the first record is delivered.
 			s.next = s.m.First()
 			oldest = s.next
 		case errors.Is(err, errStopped):
@@ -147,10 +143,8 @@ func (s *stream) pass(ctx context.Context) error {
 		at = hint // nothing that is wanted comes before it
 	}
 	err := s.walk(ctx, at)
-	// guard:read-hint-fits. A reader that begins at the manifest's hint and meets damage begins
-	// again at the floor, before it calls the log damaged. Without this: a leader with a bug
-	// publishes a wrong hint; a reader that wants only new records begins there, and finds an
-	// object that does not fit; it reports damage in a sound log.
+	// guard:read-hint-fits. A reader that begins at the manifest's hint and meets damage begins again
+	// at the floor, before it calls the log damaged.
 	if errors.Is(err, chain.ErrDamaged) && at.Position != s.m.Floor.Position && !s.fromFloor {
 		s.fromFloor = true
 		return errMoved
@@ -163,10 +157,7 @@ func (s *stream) segments(ctx context.Context, m *state.Manifest) error {
 	first := m.First()
 	if s.pin != nil && s.pin.Err() == nil {
 		// guard:read-given-up. A snapshot has no records that were given up before it was taken, even
-		// while another pin keeps their segments. Without this rule: records 0 to 9 are given up, and
-		// a backup's pin keeps their segment; snapshot A is taken, and has these records; the backup
-		// ends, and the segment is dropped; snapshot B is taken, and begins at record 10, although
-		// nothing more was given up.
+		// while another pin keeps their segments.
 		//
 		//mutant:replace max(m.Held(), s.pin.pin.Manifest().First()) => m.Held()
 		first = max(m.Held(), s.pin.pin.Manifest().First())
@@ -205,10 +196,7 @@ func refs(segs iter.Seq2[state.Segment, error]) iter.Seq2[segment.Ref, error] {
 func (s *stream) unreadable(ctx context.Context, key string, err error) error {
 	lost := errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrCorrupt)
 	// guard:read-held. A stream that cannot read an object of its pinned version goes on with the
-	// newest manifest. That has the same records at the same offsets. Without this rule: a
-	// snapshot's pin is expired; a compactor merges segments, and deletes the old ones; the
-	// snapshot's stream asks for an old segment again and again, and never ends, although every
-	// record is still in the log.
+	// newest manifest.
 	//
 	//mutant:replace s.pinned != nil && lost => false
 	switch {
@@ -234,10 +222,7 @@ func (s *stream) merged(ctx context.Context, key string, offset uint64, err erro
 	if serr != nil && !errors.Is(serr, state.ErrPruned) {
 		return serr
 	}
-	// guard:read-merged. An unreadable segment is damage only if the newest manifest still names
-	// it. Without this check: a slow reader has found segment s in manifest 5; a compactor merges
-	// segment s into another one, and deletes it after the grace period; the reader does not find
-	// segment s, and reports damage in a sound log.
+	// guard:read-merged. An unreadable segment is damage only if the newest manifest still names it.
 	if now.Key != key {
 		return errMoved
 	}

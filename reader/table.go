@@ -127,10 +127,8 @@ func (t *Table) read(ctx context.Context, want func([]Edit) string) (news []Edit
 		}
 		if name != "" {
 			version := known.Version
-			// guard:read-one-pin. A walk of a Table tries to make one pin at most, and it looks at the newest
-			// manifest at some seals and at its end. Without this rule: a Table makes a pin when it looks at a
-			// seal, and another one at the end of the log; the caller gets the second pin; nobody knows of
-			// the first one, which has no TTL, so it holds its version for ever.
+			// guard:read-one-pin. A walk of a Table tries to make one pin at most, and it looks at the
+			// newest manifest at some seals and at its end.
 			//
 			//mutant:replace known = nil => _ = known
 			known = nil

@@ -183,8 +183,12 @@ func TestKnownPins(t *testing.T) {
 	})
 }
 
-// guard:read-one-pin. A walk looks at the manifest more than once: at a seal, and at its end. It makes one pin.
-// It also tries only once, if the store has lost the answer to a write of that pin.
+// A walk looks at the manifest more than once: at a seal, and at its end. It makes one pin. It also
+// tries only once, if the store has lost the answer to a write of that pin.
+//
+// guard:read-one-pin. Without this rule: a Table makes a pin when it looks at a seal, and another one
+// at the end of the log; the caller gets the second pin; nobody knows of the first one, which has no
+// TTL, so it holds its version for ever.
 func TestReadAndPinOnce(t *testing.T) {
 	for name, lost := range map[string]bool{"it is made": false, "it is lost": true} {
 		t.Run(name, func(t *testing.T) {

@@ -268,8 +268,12 @@ func TestAMonthLate(t *testing.T) {
 	})
 }
 
-// guard:read-oldest-now. A caller that asks for the oldest record gets the oldest that is
-// left, also if the one that was the oldest is truncated while it is being fetched.
+// A caller that asks for the oldest record gets the oldest that is left, also if the one that was the
+// oldest is truncated while it is being fetched.
+//
+// guard:read-oldest-now. Without this rule: the oldest record is 0 when the stream begins; before the
+// stream has fetched anything, retention gives up records 0 to 9, and their segment is deleted; the
+// caller gets ErrGone for an offset that it never named.
 func TestOldestIsGivenUp(t *testing.T) {
 	inBubble(t, time.Hour, func(t *testing.T, w *world) {
 		w.Lead(8)
@@ -302,9 +306,12 @@ func TestOldestIsGivenUp(t *testing.T) {
 	})
 }
 
-// guard:read-missing. An object that was acknowledged and is not there is damage.
-// Taken for the tail, it would make a log look shorter than it is, and nobody would
-// know; a follower would wait there for ever.
+// An object that was acknowledged and is not there is damage. Taken for the tail, it would make a log
+// look shorter than it is, and nobody would know; a follower would wait there for ever.
+//
+// guard:read-missing. Without this check: somebody deletes an acknowledged object; a reader takes its
+// slot for the end of the log; a read to the end returns too few records and no error, and a stream
+// that follows the log waits there for ever.
 func TestMissingObjectIsNotTheTail(t *testing.T) {
 	base := newWorld(t, 0)
 	base.Lead(5)

@@ -20,11 +20,8 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 	s.at, s.came = at, s.opts.Clock.Now()
 	source := s.chain
 	source.Few, source.Thrifty = s.few, true
-	// guard:read-junk-seal. A stream follows a seal. It delivers what comes after the seal only
-	// when a later reading of the manifest shows that the floor has not passed it. Without this
-	// check: slot 1/4 is pruned; opener Z, a faulty program that does not read the manifest after
-	// its seal, seals the hole 1/4, and appends to slot 2/1; a slow reader comes to slot 1/4,
-	// follows this seal, and delivers Z's records, which are not in the log.
+	// guard:read-junk-seal. A stream delivers what comes after a seal only when a later reading of the
+	// manifest shows that the floor has not passed the seal.
 	//
 	// One reading confirms all seals that were followed since the reading before: it checks the
 	// first of them.
@@ -48,12 +45,7 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 		source.First = max(found+1, source.First/2)
 		requests := 1
 		idle := s.opts.Clock.Now().Sub(s.refreshed)
-		// guard:read-absent. An absent slot is the tail only if the floor has not passed it. A read to
-		// the end checks that at the first absent slot; a stream that follows the log checks it every
-		// half grace period. Without this check: a program follows the table, and its next slot is
-		// 2/1; that slot is written, folded and pruned; the program reads on, and finds slot 2/1
-		// absent; the newest manifest says that this slot was acknowledged, so the program reports
-		// damage in a sound log.
+		// guard:read-absent. An absent slot is the tail only if the floor has not passed it.
 		//
 		//mutant:replace f.Tail(ctx, s.at.Position) => s.refresh(ctx)
 		if !s.tail || doubtful == s.at.Position || idle >= s.log.Format().Grace/2 {
@@ -61,11 +53,8 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 			if err := f.Tail(ctx, s.at.Position); err != nil {
 				return err
 			}
-			// guard:read-missing. A slot before the manifest's hint was acknowledged, so it is not the
-			// tail. A reader that finds such a slot absent reads it once more; if it is absent again, the
-			// reader reports damage. Without this check: somebody deletes an acknowledged object; a reader
-			// takes its slot for the end of the log; a read to the end returns too few records and no
-			// error, and a stream that follows the log waits there for ever.
+			// guard:read-missing. A slot before the manifest's hint that is absent twice is damage, and
+			// not the tail: it was acknowledged.
 			if s.at.Before(s.m.Tail()) {
 				if doubtful == s.at.Position {
 					return damaged(fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",

@@ -370,13 +370,8 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 	case err != nil && !errors.Is(err, store.ErrRange):
 		f.err = err
 	case err != nil || info.Version != f.Info.Version:
-		// guard:rest-match. A walk reads a large log object with two GETs: the first part, and then
-		// the rest. If the two answers have different object versions, the slot counts as absent:
-		// the object was pruned in between, and something else was written into the hole. Without
-		// this check: the walk reads the first part; the object is folded and pruned; zombie Z
-		// writes another object into the hole; the walk joins the rest of Z's object to the first
-		// part; the checksum is wrong, and the walk reports a damaged object, although only the
-		// floor has moved.
+		// guard:rest-match. If the two GETs of a large log object have different object versions, the
+		// slot counts as absent.
 		f.err = &store.Error{Op: "get", Key: layout.DataKey(f.pos), Kind: store.ErrNotFound, Hint: "it changed while it was read"}
 	default:
 		f.Body = whole

@@ -40,6 +40,10 @@ func keys(t *testing.T, st store.Store, prefix string) (all []string) {
 }
 
 // TestView: two logs have the same key, and neither sees the other's object.
+//
+// guard:files-own. Without this: logs A and B share a store; epoch 5 of A is folded, and A's compactor
+// lists all files; it finds B's file of epoch 3, which A's table does not name; A's compactor deletes
+// that file as an orphan, and B's table names a file that is gone.
 func TestView(t *testing.T) {
 	st := memstore.New(nil)
 	a, b := View(st, logA), View(st, logB)
@@ -161,6 +165,14 @@ func TestGoldenMark(t *testing.T) {
 	}
 }
 
+// guard:files-mark. Without this check: an operator starts a writer with the wrong prefix as the store
+// for files; the writer uploads a file there and commits it; all readers use the right store, and do
+// not find the file that the table names.
+//
+// guard:files-home. Without this check: somebody copies a log; the copy has the same id, and the same
+// folder for files; the original's leader commits file f in epoch 9; the copy has another epoch 9,
+// which is sealed and folded; its table lacks f, so its compactor takes f for an orphan of epoch 9, and
+// deletes it.
 func TestCheck(t *testing.T) {
 	st := memstore.New(nil)
 	err := Check(t.Context(), st, logA, "", nil)
@@ -201,6 +213,15 @@ func TestCheck(t *testing.T) {
 
 // TestMarkOnce: Create leaves a mark as it is, also if the store's answer was lost. Replace replaces only
 // the mark that was seen, and no later one.
+//
+// guard:files-mark-once. Without this condition: two restores copy one backup to two places, with the
+// same store for files; the first reads that there is no mark, and sleeps; the second ends, and its log
+// lives; the first wakes and replaces the mark; both logs have leaders of the same epochs; the
+// compactor of the first log takes committed files of the second one for orphans, and deletes them.
+//
+// guard:files-mark-seen. Without this condition: the command for the log in A hangs; the operator
+// copies the log to B instead, and runs the command for B; log B lives; the first command wakes and
+// gives the files to A; the compactor of A takes committed files of B for orphans, and deletes them.
 func TestMarkOnce(t *testing.T) {
 	st, inner := fixture.Faults(nil)
 	home := func(want string) {

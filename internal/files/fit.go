@@ -26,11 +26,7 @@ func Fit(st, given store.Store, second bool, home string) error {
 
 // Apart refuses to keep a log below its files, or files below their log.
 //
-// guard:files-apart. A log and its store for files do not lie within one another. Without this check:
-// files are at s3://lake/table, and their log at s3://lake/table/log; an engine vacuums the table, and
-// deletes all objects there that the table does not name; one of them is the seal of an epoch; a zombie
-// of this epoch creates its next object in the slot of the seal, and acknowledges records that no
-// reader sees.
+// guard:files-apart. A log and its store for files do not lie within one another.
 //
 //mutant:replace inside(a, b) || inside(b, a) => false
 func Apart(st, files store.Store) error {

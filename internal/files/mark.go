@@ -73,10 +73,7 @@ func Create(ctx context.Context, st store.Store, log fence.ID, home store.Traits
 		return Mark{}, err
 	}
 	// guard:files-mark-once. A program that makes or restores a log creates the mark only if there is
-	// none. Without this condition: two restores copy one backup to two places, with the same store for
-	// files; the first reads that there is no mark, and sleeps; the second ends, and its log lives; the
-	// first wakes and replaces the mark; both logs have leaders of the same epochs; the compactor of the
-	// first log takes committed files of the second one for orphans, and deletes them.
+	// none.
 	//
 	//mutant:replace store.Create(ctx, st, key(log), body, &store.WriteOptions{Settle: settle}) => st.Put(ctx, key(log), body, nil)
 	_, err = store.Create(ctx, st, key(log), body, &store.WriteOptions{Settle: settle})
@@ -110,11 +107,8 @@ func Replace(ctx context.Context, st store.Store, log fence.ID, home store.Trait
 	if seen.version == "" {
 		_, err = store.Create(ctx, st, key(log), body, o)
 	} else {
-		// guard:files-mark-seen. `fencepost init --files-moved` replaces the mark that was there when the
-		// command began, and no later one. Without this condition: the command for the log in A hangs; the
-		// operator copies the log to B instead, and runs the command for B; log B lives; the first command
-		// wakes and gives the files to A; the compactor of A takes committed files of B for orphans, and
-		// deletes them.
+		// guard:files-mark-seen. `fencepost init --files-moved` replaces the mark that was there when
+		// the command began, and no later one.
 		//
 		//mutant:replace store.Swap(ctx, st, key(log), body, seen.version, o) => st.Put(ctx, key(log), body, nil)
 		_, err = store.Swap(ctx, st, key(log), body, seen.version, o)
@@ -183,9 +177,7 @@ func Probe(ctx context.Context, st store.Store, opts *probe.Options, now time.Ti
 func Check(ctx context.Context, st store.Store, log fence.ID, home string, settle *store.SettleOptions) error {
 	m, _, err := Read(ctx, st, log, settle)
 	// guard:files-mark. A process uploads or deletes files of a log only in a store that has the mark
-	// of this log. Without this check: an operator starts a writer with the wrong prefix as the store
-	// for files; the writer uploads a file there and commits it; all readers use the right store, and
-	// do not find the file that the table names.
+	// of this log.
 	//
 	//mutant:replace errors.Is(err, store.ErrNotFound) { => errors.Is(err, store.ErrNotFound) { return nil
 	if errors.Is(err, store.ErrNotFound) {
@@ -198,11 +190,8 @@ func Check(ctx context.Context, st store.Store, log fence.ID, home string, settl
 	if m.Log != log {
 		return document.Corrupt(key(log), "it is the mark of log %s", m.Log)
 	}
-	// guard:files-home. The mark of a log in the store for files names the store that has the log.
-	// A compactor deletes no files if its own log is in another store. Without this check: somebody
-	// copies a log; the copy has the same id, and the same folder for files; the original's leader
-	// commits file f in epoch 9; the copy has another epoch 9, which is sealed and folded; its
-	// table lacks f, so its compactor takes f for an orphan of epoch 9, and deletes it.
+	// guard:files-home. A compactor deletes no files if the mark in the store for files names another
+	// store than that of its log.
 	//
 	//mutant:replace m.Home != home => false
 	if home != "" && m.Home != home {

@@ -16,9 +16,7 @@ import (
 // "_fencepost/", such as the mark, and what probes write below "tmp/".
 //
 // guard:files-own. Logs that share a store for files do not reach each other's files: each log lists
-// and deletes only below its own id. Without this: logs A and B share a store; epoch 5 of A is folded,
-// and A's compactor lists all files; it finds B's file of epoch 3, which A's table does not name; A's
-// compactor deletes that file as an orphan, and B's table names a file that is gone.
+// and deletes only below its own id.
 //
 //mutant:replace layout.FilesDir(log) => "shared"
 func View(st store.Store, log fence.ID) store.Store {

@@ -92,11 +92,8 @@ func elements(b []byte) int {
 // Unmarshal reads JSON that this project has written. Documents are decoded by it, and edits, which have their
 // checksum elsewhere.
 func Unmarshal(body []byte, v any) error {
-	// guard:elements. Before a JSON document is decoded, the elements of its lists are counted. A
-	// document with more than 64 elements, and one for every 32 bytes, is refused. Without this
-	// check: somebody stores a manifest with a right checksum, whose list of segments is 8 MiB of
-	// "null,"; each process that reads it makes 1.7 million empty segments, and allocates about a
-	// gigabyte.
+	// guard:elements. A JSON document is refused before it is decoded if its lists have more than 64
+	// elements, and one for every 32 bytes.
 	if n := elements(body); n > MaxElements(len(body)) {
 		return fmt.Errorf("%d elements in %d bytes", n, len(body))
 	}

@@ -76,10 +76,8 @@ const (
 // election comes to.
 func ParseLockKey(prefix, key string) (epoch uint64, ok bool) {
 	epoch, ok = ParseNumberedKey(prefix, key)
-	// guard:great-epoch. An object whose number is above MaxEpoch, which is 2⁶² + 2⁴⁰, does not
-	// count as a lock. Without this check: a faulty program creates lock/09223372036854775805.json,
-	// which is expired; leaders win the two epochs after it, and seal the log with them; then no
-	// number is left; nobody can ever lead again, since the log refuses lower epochs.
+	// guard:great-epoch. An object whose number is above MaxEpoch, which is 2⁶² + 2⁴⁰, does not count
+	// as a lock.
 	//
 	//mutant:replace epoch <= MaxEpoch => true
 	return epoch, ok && epoch <= MaxEpoch

@@ -129,10 +129,8 @@ func reserved(s string) bool { return strings.TrimRight(s, "%") == dirReserved }
 // what the store calls itself ([store.Traits].Name): a store may be opened within a log, and a log may lie below any
 // folder of a key. The place alone is never a reason: a folder of any name can have a log or a register.
 //
-// guard:own-names. A register or an election uses no key that can be an object of a log. It also uses
-// no folder of such a key, and nothing below one. Without this check: a log ends in slot 1/2; a script
-// keeps a value in the register data/…1/…2; its write creates the next object of the log; no leader can
-// append after it, and no reader can read past it.
+// guard:own-names. A register or an election uses no key that can be an object of a log, no folder of
+// such a key, and nothing below one.
 //
 //mutant:replace collides(place, key, own) => ""
 func Owned(place, key string) string {

@@ -141,10 +141,8 @@ func (m *Manifest) checkSegments(named names) error {
 	case end != m.Floor.Offset:
 		return fmt.Errorf("the segments end at %d, the floor is at %d", end, m.Floor.Offset)
 	case m.Start > m.Floor.Offset || begin > m.Start:
-		// guard:promised-start. A manifest promises every record from start on. It is refused if its
-		// segments begin after start, or if start is after the floor. Without this check: a faulty
-		// program publishes a manifest with start 599 whose first segment begins at 600; the manifest
-		// promises record 599, and no object that it names holds it.
+		// guard:promised-start. A manifest is refused if its segments begin after start, or if start is
+		// after the floor.
 		return fmt.Errorf("the segments begin at %d and the floor is at %d; the log promises its records from %d on", begin, m.Floor.Offset, m.Start)
 	}
 	return nil
@@ -239,10 +237,8 @@ func checkDropped(prev, d *Dropped) error {
 	_, _, _, file := layout.ParseFileKey(d.Key)
 	switch {
 	case !segment && !page && !file:
-		// guard:dropped-own. A manifest's list of dropped objects names only segments, pages and
-		// files, because compactors delete what the list names. Without this check: a faulty program
-		// writes the key of a seal into the list; a compactor deletes the seal, and a zombie can write
-		// into its slot.
+		// guard:dropped-own. A manifest's list of dropped objects names only segments, pages and files,
+		// because compactors delete what the list names.
 		return fmt.Errorf("dropped object %q is neither segment nor page nor file", d.Key)
 	case d.Version == 0:
 		return errors.New("object " + d.Key + " was dropped by version 0")
@@ -261,8 +257,7 @@ func (m *Manifest) checkDropped(named names) error {
 	}
 	for _, d := range m.Dropped {
 		// guard:dropped-live. A manifest is refused if its list of dropped objects has an object that
-		// the same manifest still uses. Without this check: a faulty program drops a segment, and goes
-		// on naming it; a compactor deletes the segment; readers of the manifest do not find it.
+		// the same manifest still uses.
 		if named[d.Key] {
 			return fmt.Errorf("object %s was dropped by version %d, and is named", d.Key, d.Version)
 		}

@@ -60,10 +60,8 @@ func DecodeEdit(doc []byte) (*manifest.Edit, error) {
 	if err := layout.Unmarshal(doc, e); err != nil {
 		return bad(err)
 	}
-	// guard:edit-whole. An edit is applied whole or not at all: a program refuses an edit that has
-	// a field which it does not know. Without this check: a newer program commits an edit with a
-	// new field; an old program applies the edit without this field; the two programs have
-	// different tables.
+	// guard:edit-whole. An edit is applied whole or not at all: a program refuses an edit that has a
+	// field which it does not know.
 	//
 	//mutant:replace strict.Decode(&manifest.Edit{}) => error(nil)
 	strict := json.NewDecoder(bytes.NewReader(doc))

@@ -88,6 +88,15 @@ func TestFuture(t *testing.T) {
 	}
 }
 
+// guard:promised-start. A manifest promises every record from start on. Without this check: a faulty
+// program publishes a manifest with start 599 whose first segment begins at 600; the manifest promises
+// record 599, and no object that it names holds it.
+//
+// guard:dropped-own. Without this check: a faulty program writes the key of a seal into the list; a
+// compactor deletes the seal, and a zombie can write into its slot.
+//
+// guard:dropped-live. Without this check: a faulty program drops a segment, and goes on naming it; a
+// compactor deletes the segment; readers of the manifest do not find it.
 func TestDecodeRefuses(t *testing.T) {
 	seg := func(n int) string {
 		return layout.SegmentKey(layout.Compactor, 1, fmt.Sprintf("00000000-0000-4000-8000-%012d", n))

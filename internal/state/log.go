@@ -151,12 +151,8 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 		case err != nil:
 			return nil, err
 		case high < atLeast:
-			// guard:newest-lost. A process that has seen manifest 9 takes no older one for the newest:
-			// a manifest is pruned only after a newer one has replaced it. A listing that is not atomic
-			// can miss manifest 9, just pruned, and also manifest 10. So the process lists again, and
-			// reports damage if no listing shows manifest 9 or a later one. Without this check: an
-			// updater has read manifest 9; a lifecycle rule deletes manifests 8 and 9; the updater
-			// builds on manifest 7, and creates another manifest 8; the history forks.
+			// guard:newest-lost. A process takes no manifest for the newest that is older than one that
+			// it has seen: it lists again, and then reports damage.
 			if n < lostTries {
 				if err := l.pause(ctx, n); err != nil {
 					return nil, err
@@ -174,9 +170,7 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 			return latest.m, nil
 		}
 		// guard:manifest-match. The GET of a manifest must return the object version that the listing
-		// showed. Without this check: a reader lists manifest 90 as the highest; manifest 91 replaces
-		// it, and manifest 90 is pruned; a zombie creates another manifest 90 in the hole; the reader
-		// takes the zombie's manifest for the newest.
+		// showed.
 		//
 		//mutant:replace info.Version == top.Version => true
 		body, info, err := store.Read(ctx, l.st, top.Key, &store.ReadOptions{Limit: int64(l.format.Limits.Manifest), Settle: l.opts.Settle})

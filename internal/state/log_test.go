@@ -118,6 +118,10 @@ func TestT37_CountingUpwards(t *testing.T) {
 
 // TestNewestRefilled: between LIST and GET the highest is replaced by a newer one,
 // pruned, and its number filled with a zombie's junk.
+//
+// guard:manifest-match. Without this check: a reader lists manifest 90 as the highest; manifest 91
+// replaces it, and manifest 90 is pruned; a zombie creates another manifest 90 in the hole; the reader
+// takes the zombie's manifest for the newest.
 func TestNewestRefilled(t *testing.T) {
 	for _, name := range []string{"junk", "hole", "short junk", "foreign junk"} {
 		t.Run(name, func(t *testing.T) {
@@ -170,6 +174,11 @@ func TestNewestGivesUp(t *testing.T) {
 
 // TestT36_ManifestsDeleted by a rule of the bucket: whoever has seen them does not
 // begin again from an older state, nor from none.
+//
+// guard:newest-lost. A manifest is pruned only after a newer one has replaced it. A listing that is not
+// atomic can miss manifest 9, just pruned, and also manifest 10. Without this check: an updater has
+// read manifest 9; a lifecycle rule deletes manifests 8 and 9; the updater builds on manifest 7, and
+// creates another manifest 8; the history forks.
 func TestT36_ManifestsDeleted(t *testing.T) {
 	for _, left := range []uint64{0, 2} {
 		st := memstore.New(nil)

@@ -137,10 +137,7 @@ type Change struct{ *Manifest }
 // an edit that no correct writer commits.
 func (m *Change) Fold(from, to frame.Point, seals []Seal, segs []Segment, edits []AppliedEdit) error {
 	// guard:fold-floor. A fold is applied only to a manifest with the floor from which the fold was
-	// made. Without this check: the outcome of a fold is unknown; the compactor folds the same objects
-	// again; the first fold is applied after all; the second fold adds the same records once more; the
-	// manifest's own checks refuse this as damage; the compactor stops with that error instead of
-	// folding from the new floor.
+	// made.
 	if !m.Floor.Equal(from) {
 		return ErrVoid
 	}
@@ -175,10 +172,7 @@ func (m *Change) Forget(upTo uint64) { m.Forgotten = max(m.Forgotten, min(upTo, 
 // and drops these. The error is [ErrVoid] if they are no longer there.
 func (m *Change) Replace(old []Segment, with Segment) error {
 	// guard:replace-there. A merge replaces segments in the manifest only if the manifest still names
-	// all of them. Without this check: a merge of segments 2 and 3 has an unknown outcome; the
-	// compactor plans again, and merges segments 1 and 2; the first merge is applied after all; the
-	// second one would replace segment 1 and the merged segment, and lose records; the manifest's own
-	// checks refuse it; the compactor stops with that error instead of planning again.
+	// all of them.
 	//
 	//mutant:replace !slices.EqualFunc => false && !slices.EqualFunc
 	i := slices.IndexFunc(m.Segments, func(s Segment) bool { return len(old) > 0 && s.Key == old[0].Key })

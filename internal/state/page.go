@@ -123,10 +123,8 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 		return nil, err
 	}
 	n := len(doc.Entries)
-	// guard:page-identity. A page says its log, its list and its key, and all three must be those
-	// that the manifest's reader expects. Without this check: a faulty program names a page of
-	// another log or list in the manifest, with that page's right checksum; a reader takes its
-	// entries for entries of this list.
+	// guard:page-identity. A page says its log, its list and its key, and all three must be those that
+	// the manifest's reader expects.
 	//
 	//mutant:replace doc.Log != log => false
 	//mutant:replace doc.Key != p.Key || doc.List != li.name => false
@@ -136,31 +134,21 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 	case doc.Key != p.Key || doc.List != li.name:
 		return nil, document.Corrupt(p.Key, "it says that it is %s of %q, the manifest says %q", doc.Key, doc.List, li.name)
 	case n != p.Count || int64(len(body)) != p.Size:
-		// guard:page-count. A page must have as many entries and bytes as the manifest says. Without
-		// this check: a faulty program says in the manifest that a page has 4 files, and the page,
-		// whose checksum is right, has 3; a reader that counts the files by the manifest says 4, and
-		// one that reads the page finds 3.
+		// guard:page-count. A page must have as many entries and bytes as the manifest says.
 		return nil, document.Corrupt(p.Key, "it has %d entries in %d bytes, the manifest says %d in %d", n, len(body), p.Count, p.Size)
 	case crc32.Checksum(body, castagnoli) != p.CRC32C:
-		// guard:page-content. A page must have the checksum that the manifest names for it. Without
-		// this check: somebody makes a lost page again, under the same key and of the same size, but
-		// with other entries; a reader takes these entries for those of the manifest.
+		// guard:page-content. A page must have the checksum that the manifest names for it.
 		return nil, document.Corrupt(p.Key, "its bytes have the checksum %08x, the manifest says %08x", crc32.Checksum(body, castagnoli), p.CRC32C)
 	case n == 0:
 		return nil, document.Corrupt(p.Key, "it has no entry")
 	case li.from(&doc.Entries[0]) != p.From || li.to(&doc.Entries[n-1]) != p.To:
 		// guard:page-bounds. The first and the last entry of a page must be those that the manifest
-		// says, because readers choose a page by them. Without this check: a faulty program says in
-		// a manifest that a page of segments covers the offsets 0 to 900; the page has the right
-		// checksum, but its first segment begins at offset 100; a reader reads from offset 50 on;
-		// it gets record 100 first, and is not told that the records 50 to 99 are missing.
+		// says, because readers choose a page by them.
 		return nil, document.Corrupt(p.Key, "it covers %v to %v, the manifest says %v to %v", li.from(&doc.Entries[0]), li.to(&doc.Entries[n-1]), p.From, p.To)
 	}
 	var prev *E
 	for i := range doc.Entries {
-		// guard:page-order. The entries of a page must be in order. Without this check: a faulty
-		// program writes a page that is not sorted, and names it with its right checksum; a reader
-		// searches the page by halves, and does not find an entry that is there.
+		// guard:page-order. The entries of a page must be in order.
 		if err := li.check(prev, &doc.Entries[i]); err != nil {
 			return nil, document.Corrupt(p.Key, "entry %d: %v", i, err)
 		}
@@ -202,9 +190,7 @@ func (l *Log) missingPage(ctx context.Context, m *Manifest, key string) error {
 		return err
 	case m.Version <= now.PruneMark:
 		// guard:page-gone. A missing page is not damage if its manifest is at or below the prune mark:
-		// nothing that such a manifest names is promised. Without this check: a slow reader uses
-		// manifest 5; the prune mark rises to 6, and a page of manifest 5 is deleted; the reader
-		// reports damage in a sound log, instead of going on with the newest manifest.
+		// nothing that such a manifest names is promised.
 		return fmt.Errorf("%w: manifest %d is not promised any more, and its page %s has been pruned; go on with the newest, which is %d, or pin a version before reading it at leisure",
 			ErrPruned, m.Version, key, now.Version)
 	}

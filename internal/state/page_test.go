@@ -50,6 +50,24 @@ func TestGoldenPage(t *testing.T) {
 	}
 }
 
+// guard:page-identity. Without this check: a faulty program names a page of another log or list in the
+// manifest, with that page's right checksum; a reader takes its entries for entries of this list.
+//
+// guard:page-count. Without this check: a faulty program says in the manifest that a page has 4 files,
+// and the page, whose checksum is right, has 3; a reader that counts the files by the manifest says 4,
+// and one that reads the page finds 3.
+//
+// guard:page-content. Without this check: somebody makes a lost page again, under the same key and of
+// the same size, but with other entries; a reader takes these entries for those of the manifest.
+//
+// guard:page-bounds. Without this check: a faulty program says in a manifest that a page of segments
+// covers the offsets 0 to 900; the page has the right checksum, but its first segment begins at offset
+// 100; a reader reads from offset 50 on; it gets record 100 first, and is not told that the records 50
+// to 99 are missing.
+//
+// guard:page-order. Without this check: a faulty program writes a page that is not sorted, and names it
+// with its right checksum; a reader searches the page by halves, and does not find an entry that is
+// there.
 func TestPageRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		page     func(*Page[uint64])
@@ -159,6 +177,10 @@ func TestSealsStayKnown(t *testing.T) {
 
 // TestPageLost: a page that is not there is damage, unless its manifest is so old
 // that it may have been pruned.
+//
+// guard:page-gone. Without this check: a slow reader uses manifest 5; the prune mark rises to 6, and a
+// page of manifest 5 is deleted; the reader reports damage in a sound log, instead of going on with the
+// newest manifest.
 func TestPageLost(t *testing.T) {
 	st := memstore.New(nil)
 	m := sealed(t, st, 2*MaxInline)

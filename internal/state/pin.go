@@ -169,12 +169,8 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (*Pin, erro
 				return err
 			}
 		}
-		// guard:pin-after-start. A process that pins the newest version reads start, the offset before
-		// which records are given up, after its pin is in the store. It drops the pin if start is after its
-		// version's floor, because a snapshot finds later records through the newest manifest. Without this
-		// check: A reads version 5, with its floor at record 100; a compactor raises start to 200, and
-		// lists the pins; A pins version 5; the compactor drops the segment with record 100, and A's
-		// snapshot lacks that record.
+		// guard:pin-after-start. A process that pins the newest version drops the pin if start, read
+		// after the pin is in the store, is after the version's floor.
 		if o.Version == 0 && newest.Start > p.m.Floor.Offset {
 			return fmt.Errorf("%w: records after the floor of manifest %d have been given up", ErrPruned, version)
 		}
@@ -194,9 +190,7 @@ func (l *Log) claim(ctx context.Context, version uint64, o PinOptions, proved fu
 		return nil, err
 	}
 	// guard:pin-let-go. A process that creates a pin and then fails deletes the pin, also if its ctx
-	// has ended: the create or the swap may have been applied. Without this delete: A makes a named pin
-	// without a TTL; A's swap is applied, and its answer is lost; A's ctx ends, and A returns an error;
-	// the pin holds its version for ever, and nobody knows of it.
+	// has ended: the create or the swap may have been applied.
 	//
 	//mutant:replace err != nil { => false {
 	defer func() {
@@ -207,12 +201,8 @@ func (l *Log) claim(ctx context.Context, version uint64, o PinOptions, proved fu
 		}
 	}()
 	info, err := store.Create(ctx, l.st, p.key, body, &store.WriteOptions{Settle: l.opts.Settle})
-	// guard:pin-taken. A refused create of a pin is reported as a lost pin, so the caller makes
-	// another one. The key is new, so the pin there is this process's own. It differs only if
-	// somebody has expired it: a compactor, or an operator who removes pins by their name. Without
-	// this check: A's create is applied, and its answer is lost; a compactor expires the pin, which
-	// was not renewed for a minute; A's second request is refused; A's snapshot fails, although it
-	// could begin again.
+	// guard:pin-taken. A refused create of a pin is reported as a lost pin, so the caller makes another
+	// one.
 	//
 	//mutant:replace errors.Is(err, store.ErrPrecondition) => false
 	if errors.Is(err, store.ErrPrecondition) {
@@ -222,11 +212,7 @@ func (l *Log) claim(ctx context.Context, version uint64, o PinOptions, proved fu
 		return nil, err
 	}
 	p.at = info.Version
-	// guard:pin-swap. A new pin counts only after its holder has swapped it once. Without this swap, on
-	// a store whose object versions are hashes of the contents: A's create of a pin is sent twice, and
-	// A relies on the pin; it was never renewed, so a compactor expires it after a minute, and deletes
-	// it and what it held; the second copy of the create lands, and brings back the version that A's
-	// first renewal expects; the renewal is applied, and A relies on objects that are gone.
+	// guard:pin-swap. A new pin counts only after its holder has swapped it once.
 	//
 	//mutant:replace p.confirm(ctx) => error(nil)
 	if err := p.confirm(ctx); err != nil {
@@ -241,10 +227,7 @@ func (l *Log) claim(ctx context.Context, version uint64, o PinOptions, proved fu
 // prove returns the newest manifest, which shows that the version of the new pin is promised.
 func (p *Pin) prove(ctx context.Context) (*Manifest, error) {
 	// guard:pin-after-mark. A process reads the prune mark after its pin is in the store; a compactor
-	// lists the pins after it has published its mark. So the process sees the mark, or the compactor
-	// sees the pin. Without this order: A reads a mark of 4; a compactor publishes the mark 5, lists
-	// the pins, and sees none; A pins version 5, and trusts the pin because of the mark 4; the
-	// compactor deletes what A's pin holds.
+	// lists the pins after it has published its mark.
 	//
 	//mutant:replace p.log.Newest(ctx) => p.log.seen().m, error(nil)
 	newest, err := p.log.Newest(ctx)
@@ -266,12 +249,8 @@ func (p *Pin) confirm(ctx context.Context) error {
 		return err
 	}
 	clean, err := p.renew(ctx)
-	// guard:pin-clean. The first swap of a new pin counts only if it was sent once and answered. If
-	// not, the process makes another pin. Without this check, on a store whose object versions are
-	// hashes of the contents: A's create of a named pin and A's swap are each sent twice; an operator
-	// removes the pin by its name, and a compactor deletes what it held; the second copies of A's
-	// create and swap land, and bring back the version that A's next renewal expects; the renewal is
-	// applied, and A relies on objects that are gone.
+	// guard:pin-clean. A new pin counts only if its first swap was sent once and answered; if not, the
+	// process makes another pin.
 	if err == nil && !clean {
 		return fmt.Errorf("%w: the request that confirms %s was not answered at the first attempt", manifest.ErrPinLost, p.key)
 	}
@@ -321,9 +300,7 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 		return false, err
 	}
 	// guard:pin-resend. A renewal whose outcome is unknown is sent again with the same bytes until its
-	// outcome is known. Without this rule: A's first renewal is applied, and its answer is lost; A's
-	// next renewal has other bytes, and expects the old object version; the store refuses it; A
-	// believes that a compactor has expired its pin, and gives up a snapshot that is sound.
+	// outcome is known.
 	//
 	//mutant:replace fresh { => true {
 	fresh := p.next == nil
@@ -338,9 +315,7 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 		return false, err
 	}
 	// guard:pin-renew. A renewal is applied only if the pin still has the object version that its
-	// holder wrote last. Without this condition: a compactor expires the pin, and deletes what the
-	// pin held; the holder's renewal overwrites the expired pin; the holder relies on objects that
-	// are gone.
+	// holder wrote last.
 	//
 	//mutant:replace info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle}) => info, err := p.log.st.Put(ctx, p.key, body, nil)
 	info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle})

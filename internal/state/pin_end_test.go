@@ -32,8 +32,12 @@ func TestUnpinNeedsAName(t *testing.T) {
 	}
 }
 
-// guard:pin-unsettled. The request that creates a pin without a TTL is sent twice on the
-// way. The pin is used, and removed; then the second copy lands. It is nobody's.
+// The request that creates a pin without a TTL is sent twice on the way. The pin is used, and removed;
+// then the second copy lands. It is nobody's.
+//
+// guard:pin-unsettled. Without this rule: a pin without a TTL is deleted; a late copy of its create
+// lands a month later; nobody knows of this pin, and it holds its version for ever. A holder that is
+// too slow makes another pin.
 func TestT09_PinCreatedAgainAfterItsEnd(t *testing.T) {
 	mem := memstore.New(nil)
 	apply(t, mem, layout.Compactor, 1, 3)
@@ -59,8 +63,12 @@ func TestT09_PinCreatedAgainAfterItsEnd(t *testing.T) {
 	fixture.WantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "")
 }
 
-// guard:pin-let-go. The caller gives up while the creation, or the first swap, is not
-// answered. It gets no pin, and there is none.
+// The caller gives up while the creation, or the first swap, is not answered. It gets no pin, and there
+// is none.
+//
+// guard:pin-let-go. Without this delete: A makes a named pin without a TTL; A's swap is applied, and
+// its answer is lost; A's ctx ends, and A returns an error; the pin holds its version for ever, and
+// nobody knows of it.
 func TestPinInterrupted(t *testing.T) {
 	for skip := range 2 {
 		synctest.Test(t, func(t *testing.T) {
@@ -79,9 +87,14 @@ func TestPinInterrupted(t *testing.T) {
 	}
 }
 
-// guard:pin-stillborn. A pin is taken away before its maker has heard of it, by its name
-// and twice. Its object stays until the mark has passed it: its maker may create it again,
-// and find it sound, and then a copy of a delete would hit it.
+// A pin is taken away before its maker has heard of it, by its name and twice. Its object stays until
+// the mark has passed it: its maker may create it again, and find it sound, and then a copy of a delete
+// would hit it.
+//
+// guard:pin-stillborn. Without this rule: A's create of a pin is applied, and its answer is lost; a
+// compactor expires and deletes the pin; A finds no pin, and creates the same key again; a late copy of
+// the delete, which has no condition, deletes the pin on which A now relies. With this rule the mark
+// passes the version before any delete is sent, and A drops its pin when it reads such a mark.
 func TestPinTakenWhileItIsMade(t *testing.T) {
 	mem := memstore.New(nil)
 	apply(t, mem, layout.Compactor, 1, 3)

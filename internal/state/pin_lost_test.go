@@ -39,8 +39,14 @@ func TestPinLostReplies(t *testing.T) {
 	}
 }
 
-// guard:pin-swap. The create of a pin lands again, after it was taken away and
-// deleted: its holder does not take it for its own.
+// The create of a pin lands again, after it was taken away and deleted: its holder does not take it for
+// its own.
+//
+// guard:pin-swap. Without this swap, on a store whose object versions are hashes of the contents: A's
+// create of a pin is sent twice, and A relies on the pin; it was never renewed, so a compactor expires
+// it after a minute, and deletes it and what it held; the second copy of the create lands, and brings
+// back the version that A's first renewal expects; the renewal is applied, and A relies on objects that
+// are gone.
 func TestPinCreatedTwice(t *testing.T) {
 	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)
@@ -62,7 +68,10 @@ func TestPinCreatedTwice(t *testing.T) {
 // on top of that of the create: its answer was lost, so it may be under way twice. Nobody
 // relies on such a pin.
 //
-// guard:pin-clean.
+// guard:pin-clean. Without this check, on a store whose object versions are hashes of the contents: A's
+// create of a named pin and A's swap are each sent twice; an operator removes the pin by its name, and
+// a compactor deletes what it held; the second copies of A's create and swap land, and bring back the
+// version that A's next renewal expects; the renewal is applied, and A relies on objects that are gone.
 func TestPinSwappedTwice(t *testing.T) {
 	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)
@@ -102,6 +111,11 @@ func TestPinNeverConfirmed(t *testing.T) {
 // TestPinTakenBeforeItIsKnown: the reply to the create is lost, and before its sender
 // looks a compactor has found that the pin stands still for its time to live, and has
 // taken it away. That is no other's object: another pin will do.
+//
+// guard:pin-taken. The key is new, so the pin there is this process's own. It differs only if somebody
+// has expired it: a compactor, or an operator who removes pins by their name. Without this check: A's
+// create is applied, and its answer is lost; a compactor expires the pin, which was not renewed for a
+// minute; A's second request is refused; A's snapshot fails, although it could begin again.
 func TestPinTakenBeforeItIsKnown(t *testing.T) {
 	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)
@@ -144,6 +158,10 @@ func (s *taker) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 }
 
 // A renewal that was applied, and whose reply never came, is no other's.
+//
+// guard:pin-resend. Without this rule: A's first renewal is applied, and its answer is lost; A's next
+// renewal has other bytes, and expects the old object version; the store refuses it; A believes that a
+// compactor has expired its pin, and gives up a snapshot that is sound.
 func TestPinRenewedUnheard(t *testing.T) {
 	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)

@@ -164,7 +164,11 @@ func TestPinBeforeTheFirst(t *testing.T) {
 // judges as a pruner does: it lists the pins after its mark. Either it sees the pin,
 // or the reader is told.
 //
-// guard:pin-after-mark. guard:pin-swap.
+// guard:pin-swap.
+//
+// guard:pin-after-mark. So the process sees the mark, or the compactor sees the pin. Without this
+// order: A reads a mark of 4; a compactor publishes the mark 5, lists the pins, and sees none; A pins
+// version 5, and trusts the pin because of the mark 4; the compactor deletes what A's pin holds.
 func TestPinRacesPrune(t *testing.T) {
 	for _, version := range []uint64{0, 2} {
 		for at := 0; ; at++ {
@@ -231,7 +235,12 @@ func TestPinRacesPrune(t *testing.T) {
 // TestExpirePin: of a renewal and of taking it away one comes first, and the other
 // is refused.
 //
-// guard:pin-expire. guard:pin-renew.
+// guard:pin-renew. Without this condition: a compactor expires the pin, and deletes what the pin held;
+// the holder's renewal overwrites the expired pin; the holder relies on objects that are gone.
+//
+// guard:pin-expire. So of this swap and a renewal only one is applied. Without this condition: the
+// holder renews the pin in time; the compactor overwrites the renewed pin with an expired one, and
+// deletes what the pin holds.
 func TestExpirePin(t *testing.T) {
 	for _, renewFirst := range []bool{false, true} {
 		st := memstore.New(nil)
@@ -388,7 +397,10 @@ func TestPinErrors(t *testing.T) {
 // go of it, before any request of Pin. What is pinned in the end has what was appended
 // behind its floor before.
 //
-// guard:pin-after-start.
+// guard:pin-after-start. Start is the offset before which records are given up. A snapshot finds the
+// records after its floor through the newest manifest. Without this check: A reads version 5, with its
+// floor at record 100; a compactor raises start to 200, and lists the pins; A pins version 5; the
+// compactor drops the segment with record 100, and A's snapshot lacks that record.
 func TestPinRacesTruncate(t *testing.T) {
 	for at := 1; ; at++ {
 		st, inner := fixture.Faults(nil)

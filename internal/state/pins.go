@@ -177,9 +177,7 @@ func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
 	}
 	ttl := p.TTL
 	// guard:pin-unsettled. A pin that was never renewed lapses after a minute, whatever its TTL: a
-	// holder relies only on a pin that it has renewed. Without this rule: a pin without a TTL is
-	// deleted; a late copy of its create lands a month later; nobody knows of this pin, and it holds
-	// its version for ever. A holder that is too slow makes another pin.
+	// holder relies only on a pin that it has renewed.
 	//
 	//mutant:replace p.Renewals == 0 => false
 	if p.Renewals == 0 && (ttl == 0 || ttl > unsettledTTL) {
@@ -198,11 +196,7 @@ func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
 // mark that has been published.
 func (p *PinInfo) Removable(mark uint64) bool {
 	// guard:pin-stillborn. An expired pin that was never renewed is deleted only when the prune mark
-	// has passed the pin's version. Without this rule: A's create of a pin is applied, and its answer
-	// is lost; a compactor expires and deletes the pin; A finds no pin, and creates the same key again;
-	// a late copy of the delete, which has no condition, deletes the pin on which A now relies. With
-	// this rule the mark passes the version before any delete is sent, and A drops its pin when it
-	// reads such a mark.
+	// has passed the pin's version.
 	//
 	//mutant:replace p.Renewals > 0 || => true ||
 	return p.Renewals > 0 || mark > 0 && p.Version <= mark
@@ -222,10 +216,8 @@ func (l *Log) ExpirePin(ctx context.Context, p PinInfo, reason string) error {
 	if err != nil {
 		return err
 	}
-	// guard:pin-expire. A compactor expires a pin only if the pin still has the object version that
-	// the compactor saw standing still. So of this swap and a renewal only one is applied. Without
-	// this condition: the holder renews the pin in time; the compactor overwrites the renewed pin
-	// with an expired one, and deletes what the pin holds.
+	// guard:pin-expire. A compactor expires a pin only if the pin still has the object version that the
+	// compactor saw standing still.
 	//
 	//mutant:replace store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, &store.WriteOptions{Settle: l.opts.Settle}) => l.st.Put(ctx, p.Object.Key, body, nil)
 	_, err = store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, &store.WriteOptions{Settle: l.opts.Settle})

@@ -30,9 +30,7 @@ func NewPinned(pins []PinInfo) Pinned {
 // Frees reports whether a manifest may be deleted once a mark is published.
 func (p Pinned) Frees(version, mark uint64) bool {
 	// guard:pinned-manifest. A manifest below the prune mark is not deleted while a pin holds its
-	// version. Without this check: an operator pins version 5 with a name, to query it later; the
-	// prune mark rises above 5, and manifest 5 is deleted; the objects that it named are still in the
-	// store, but a reader of version 5 cannot learn their names.
+	// version.
 	//
 	//mutant:replace && !p.Versions[version] =>
 	return version < mark && !p.Versions[version]
@@ -44,10 +42,8 @@ func (p Pinned) UpTo(mark uint64) uint64 {
 	for version := range p.Versions {
 		lowest = min(lowest, version)
 	}
-	// guard:pinned-objects. While a version is pinned, no object is deleted that a later version
-	// has dropped. Without this bound: a snapshot pins version 5, whose table has file f; an edit
-	// removes file f, and version 6 drops it; the prune mark passes 6; a compactor deletes file f;
-	// the snapshot's holder opens file f, and does not find it.
+	// guard:pinned-objects. While a version is pinned, no object is deleted that a later version has
+	// dropped.
 	//
 	//mutant:replace min(mark, lowest) => mark
 	return min(mark, lowest)
@@ -73,11 +69,7 @@ type Pruning struct {
 // also by a zombie: what is before a published mark is dead, and no name is used again. Errors:
 // those of [Updater.Update] and of p.
 func (u *Updater) Prune(ctx context.Context, m *Manifest, p *Pruning) (err error) {
-	// guard:mark-first. The prune mark is published before any version below the mark is deleted. A
-	// reader that pins a version then reads the mark, and drops its pin if the mark has passed the
-	// version. Without this update: a compactor lists the pins, and finds none on version 5; a reader
-	// pins version 5, reads a mark below 5, and trusts its pin; the compactor deletes manifest 5 and
-	// what the pin holds.
+	// guard:mark-first. The prune mark is published before any version below the mark is deleted.
 	if m.PruneMark < p.Mark {
 		m, err = u.Update(ctx, func(c *Change) error {
 			if p.May != nil {
@@ -92,11 +84,7 @@ func (u *Updater) Prune(ctx context.Context, m *Manifest, p *Pruning) (err error
 			return err
 		}
 	}
-	// guard:mark-before-pins. The pins are listed after the prune mark was published. A reader creates
-	// its pin and then reads the mark. So either this listing shows the pin, or the reader reads a
-	// mark that has passed its version, and drops the pin. Without this listing: a compactor lists
-	// the pins; a reader pins version 5, and reads the old mark; the compactor publishes a mark above
-	// 5, and deletes what the pin holds.
+	// guard:mark-before-pins. The pins are listed after the prune mark was published.
 	//
 	// The pins are listed also if the manifest has the mark already: an earlier update of this role,
 	// of unknown outcome, may have published it.

@@ -15,6 +15,20 @@ import (
 
 // TestPrune: the mark is published before the pins are listed, and both come before anything is
 // deleted (guards mark-first and mark-before-pins). A pinned manifest stays (pinned-manifest).
+//
+// guard:pinned-manifest. Without this check: an operator pins version 5 with a name, to query it later;
+// the prune mark rises above 5, and manifest 5 is deleted; the objects that it named are still in the
+// store, but a reader of version 5 cannot learn their names.
+//
+// guard:mark-first. A reader that pins a version then reads the mark, and drops its pin if the mark has
+// passed the version. Without this update: a compactor lists the pins, and finds none on version 5; a
+// reader pins version 5, reads a mark below 5, and trusts its pin; the compactor deletes manifest 5 and
+// what the pin holds.
+//
+// guard:mark-before-pins. A reader creates its pin and then reads the mark. So either this listing
+// shows the pin, or the reader reads a mark that has passed its version, and drops the pin. Without
+// this listing: a compactor lists the pins; a reader pins version 5, and reads the old mark; the
+// compactor publishes a mark above 5, and deletes what the pin holds.
 func TestPrune(t *testing.T) {
 	st := memstore.New(nil)
 	apply(t, st, layout.Compactor, 1, 4)
@@ -81,6 +95,10 @@ func TestPrune(t *testing.T) {
 }
 
 // TestPinned: an expired pin holds nothing. What a pinned version still names stays (pinned-objects).
+//
+// guard:pinned-objects. Without this bound: a snapshot pins version 5, whose table has file f; an edit
+// removes file f, and version 6 drops it; the prune mark passes 6; a compactor deletes file f; the
+// snapshot's holder opens file f, and does not find it.
 func TestPinned(t *testing.T) {
 	pinned := NewPinned([]PinInfo{
 		{Pin: manifest.Pin{Version: 7, TTL: time.Minute}}, {Pin: manifest.Pin{Version: 5}}, {Pin: manifest.Pin{Version: 3, Expired: true}},

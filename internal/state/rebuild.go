@@ -173,12 +173,8 @@ func rebuildPage[E any, B uint64 | string](ctx context.Context, l *Log, li *list
 		return nil, nil
 	}
 	body, made, err := li.encode(l.format.Log, key, want[skip:skip+p.Count])
-	// guard:rebuild-same. A repair makes a lost or damaged page again from an older manifest
-	// version. It stores the page only if size and checksum are those that the newest manifest
-	// names. Without this check: the older version names as many segments for these records, but
-	// other ones, which a merge has replaced since; the repair overwrites the damaged page with a
-	// page of these; every reader refuses that page too (guard page-content), and what was left of
-	// the right one is gone.
+	// guard:rebuild-same. A repair stores a page that it has made again only if size and checksum are
+	// those that the newest manifest names.
 	if err != nil || made != p {
 		return nil, err
 	}

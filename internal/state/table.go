@@ -119,16 +119,10 @@ func (a *applying) edit(e AppliedEdit) error {
 		switch {
 		case epoch != e.Position.Epoch:
 			// guard:edit-epoch. An edit adds only files of its own epoch; anything else is damage.
-			// Without this rule: epoch 1 is sealed and folded; a compactor deletes a file of epoch 1
-			// that no edit has added; an edit of a faulty writer in epoch 2 adds this file, and the
-			// table names a file that is gone.
 			return document.Corrupt(key, "the edit adds %s, a file of another epoch", f.Key)
 		case live || a.removed[f.Key] || a.dropped[f.Key]:
-			// guard:edit-again. An edit is damage if it adds a file that the manifest itself names
-			// as live or as removed. A file in a page is not noticed, because the page is not read
-			// here. Without this check: edit 1 adds file f, edit 2 removes it, and both are folded;
-			// edit 3 of a faulty writer adds file f again, and readers find file f in the table; a
-			// compactor deletes file f, as edit 2 allows; the table names a file that is gone.
+			// guard:edit-again. An edit is damage if it adds a file that the manifest itself names as
+			// live or as removed.
 			return document.Corrupt(key, "the edit adds %s, which is live or was removed before", f.Key)
 		}
 		a.files[f.Key] = f
@@ -136,11 +130,7 @@ func (a *applying) edit(e AppliedEdit) error {
 	for _, gone := range e.Edit.Remove {
 		_, live := a.files[gone]
 		if !live {
-			// guard:edit-live. An edit that removes a file which is not live is damage. A file that may
-			// be in a page of the manifest is accepted, because the page is not read here. Without this
-			// check: a faulty writer commits two edits that remove file f, which is in no page; a
-			// reader applies both; its table notes file f as removed from a page, and counts one live
-			// file too few.
+			// guard:edit-live. An edit that removes a file which is not live is damage.
 			//
 			//mutant:replace a.removed[gone] || a.dropped[gone] || pageOf(a.m.FilePages, gone) < 0 => false
 			if a.removed[gone] || a.dropped[gone] || pageOf(a.m.FilePages, gone) < 0 {

@@ -75,6 +75,20 @@ func TestFoldEdits(t *testing.T) {
 
 // TestFoldRefusesEdits that no correct writer commits, names the object that holds
 // them, and changes nothing.
+//
+// guard:edit-epoch. Without this rule: epoch 1 is sealed and folded; a compactor deletes a file of
+// epoch 1 that no edit has added; an edit of a faulty writer in epoch 2 adds this file, and the table
+// names a file that is gone.
+//
+// guard:edit-again. A file in a page is not noticed, because the page is not read here. Without this
+// check: edit 1 adds file f, edit 2 removes it, and both are folded; edit 3 of a faulty writer adds
+// file f again, and readers find file f in the table; a compactor deletes file f, as edit 2 allows; the
+// table names a file that is gone.
+//
+// guard:edit-live. A file that may be in a page of the manifest is accepted, because the page is not
+// read here. Without this check: a faulty writer commits two edits that remove file f, which is in no
+// page; a reader applies both; its table notes file f as removed from a page, and counts one live file
+// too few.
 func TestFoldRefusesEdits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		edits []AppliedEdit
@@ -162,6 +176,10 @@ func (w *tableModel) update(f func(*Change) error) {
 
 // TestFileThatIsInAPage: a faulty writer adds files that are live in a page. No manifest with a page that has one twice
 // is published.
+//
+// guard:page-twice. Without this check: a faulty writer adds file f, which is live in a page; a
+// compactor writes f twice into the next page, and publishes a manifest that names it; every reader
+// refuses that page, so nobody can read the table any more.
 func TestFileThatIsInAPage(t *testing.T) {
 	w := newTableModel(t, memstore.New(nil), testFormat())
 	w.grow(5000, false)

@@ -53,9 +53,7 @@ func (p *pager) tidy(ctx context.Context, next *Manifest) error {
 	p.uploads, ctx = errgroup.WithContext(ctx)
 	p.uploads.SetLimit(uploadsAtOnce)
 	err := p.lists(ctx, next)
-	// guard:pages-first. All pages are stored before the manifest that names them. Without this
-	// wait: an updater creates manifest 9 while a page of it is still in flight; a reader reads
-	// manifest 9, and does not find the page.
+	// guard:pages-first. All pages are stored before the manifest that names them.
 	//
 	//mutant:replace p.uploads.Wait() => error(nil)
 	if uerr := p.uploads.Wait(); uerr != nil {
@@ -194,9 +192,7 @@ func makePages[E any, B uint64 | string](ctx context.Context, p *pager, li *list
 
 func makePage[E any, B uint64 | string](ctx context.Context, p *pager, li *list[E, B], entries []E) (Page[B], error) {
 	// guard:page-reuse. An update that is tried again names a page of its earlier try only if all
-	// entries are still the same. Without this check: the list changes between the two tries; the
-	// manifest names the page of the first try, which has the old entries; the new entries are in
-	// no page.
+	// entries are still the same.
 	//
 	//mutant:replace li.digest(entries) => li.digest(entries[:1])
 	digest, err := li.digest(entries)

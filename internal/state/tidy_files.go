@@ -169,10 +169,7 @@ func mergeFiles(page string, old, added []manifest.File, removed []string) ([]ma
 		for ; len(added) > 0 && added[0].Key < f.Key; added = added[1:] {
 			files = append(files, added[0])
 		}
-		// guard:page-twice. A file that is added must not be in a page already. Without this check: a
-		// faulty writer adds file f, which is live in a page; a compactor writes f twice into the next
-		// page, and publishes a manifest that names it; every reader refuses that page, so nobody can
-		// read the table any more.
+		// guard:page-twice. A file that is added must not be in a page already.
 		//
 		//mutant:replace len(added) > 0 && added[0].Key == f.Key => false
 		if len(added) > 0 && added[0].Key == f.Key {

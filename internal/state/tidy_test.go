@@ -322,7 +322,10 @@ func encodedAt(t testing.TB, m *Manifest, limit int) []byte {
 	return b
 }
 
-// guard:pages-first. A manifest is not published before its pages are there.
+// A manifest is not published before its pages are there.
+//
+// guard:pages-first. Without this wait: an updater creates manifest 9 while a page of it is still in
+// flight; a reader reads manifest 9, and does not find the page.
 func TestPagesFirst(t *testing.T) {
 	st, inner := fixture.Faults(&faultstore.Options{Hook: faultstore.Script(faultstore.Rule{
 		Kind: faultstore.Put, Prefix: layout.ListPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied},
@@ -348,8 +351,11 @@ func TestPagesFirst(t *testing.T) {
 	}
 }
 
-// guard:page-reuse. An update that has to be tried again uploads nothing twice; but
-// pages of lists that have changed since are not named.
+// An update that has to be tried again uploads nothing twice; but pages of lists that have changed
+// since are not named.
+//
+// guard:page-reuse. Without this check: the list changes between the two tries; the manifest names the
+// page of the first try, which has the old entries; the new entries are in no page.
 func TestPagesAreReused(t *testing.T) {
 	for _, changes := range []bool{false, true} {
 		st, inner := fixture.Faults(nil)

@@ -134,10 +134,7 @@ type update struct {
 // if somebody else has the role.
 func (u *update) applied(m *Manifest) (bool, error) {
 	// guard:role-epoch. At every read of the manifest, not only after a refused create, an updater
-	// checks that its role has no later epoch. Without this check: zombie A has read manifest 50;
-	// successor B publishes manifests 51 to 90, and manifest 51 is pruned; A creates another manifest
-	// 51 in the hole; A then reads manifest 90, does not find its update there, and publishes it again
-	// as manifest 91, beside B.
+	// checks that its role has no later epoch.
 	//
 	//mutant:replace r.Epoch > u.epoch => false
 	r := m.Roles[u.role]
@@ -147,11 +144,8 @@ func (u *update) applied(m *Manifest) (bool, error) {
 	case r.Epoch == u.epoch && r.Update == u.number && r.Nonce == u.nonce:
 		return true, nil
 	case r.Epoch == u.epoch && r.Update >= u.number:
-		// guard:update-nonce. Each update carries its number in the epoch and a nonce. A manifest may
-		// have an updater's epoch, its number or a higher one, and another nonce. Then a second process
-		// has the same token, and the updater stops. Without this check: A and B have the same token,
-		// and both prepare update 1; B publishes first; A reads B's update, does not find its own
-		// nonce, and publishes its own update 1 after it; both go on publishing.
+		// guard:update-nonce. If a manifest has an updater's epoch, its number or a higher one, and
+		// another nonce, a second process has the same token, and the updater stops.
 		return false, u.end(r.Epoch)
 	}
 	return false, nil
@@ -181,9 +175,8 @@ func (u *update) next(ctx context.Context, cur *Manifest) (*Manifest, error) {
 	if err := next.check(layout.ManifestKey(next.Version), u.log.format); err != nil {
 		return nil, fmt.Errorf("state: refusing to publish what nobody could read: %w", err)
 	}
-	// guard:only-forward. Floor, start and prune mark never go down from one manifest version to
-	// the next. Without this check: a faulty program lowers the prune mark from 7 to 4; a reader
-	// pins version 5, and trusts the pin; what version 5 names was deleted while the mark was 7.
+	// guard:only-forward. Floor, start and prune mark never go down from one manifest version to the
+	// next.
 	if next.Floor.Before(cur.Floor) || next.PruneMark < cur.PruneMark || next.Start < cur.Start || next.Forgotten < cur.Forgotten {
 		return nil, fmt.Errorf("state: refusing to move the floor from %v to %v, the start from %d to %d and the prune mark from %d to %d: they only rise",
 			cur.Floor.Position, next.Floor.Position, cur.Start, next.Start, cur.PruneMark, next.PruneMark)
@@ -209,13 +202,8 @@ func (u *update) publish(ctx context.Context, next *Manifest) (*Manifest, error)
 	default:
 		return nil, err
 	}
-	// guard:update-count. Each manifest has the count and the nonce of the newest update of the
-	// writer, and of the compactor. After its create of a manifest, an updater reads the newest
-	// one. It reports its update as applied only if its own count and nonce are there, and it does
-	// so too if the create was refused: its own object may have been applied and pruned, and the
-	// hole filled. Without this reading: zombie Z reads manifest 50, and sleeps; others publish
-	// manifests up to 90, and manifest 51 is pruned; Z creates another manifest 51 in the hole, and
-	// reports its update as applied; nobody ever reads this manifest 51.
+	// guard:update-count. An updater reports its update as applied only if the newest manifest has its
+	// count and nonce, and also if its create was refused.
 	//
 	//mutant:replace u.log.newest(ctx, next.Version, u.log.highest) => next, error(nil)
 	newest, err := u.log.newest(ctx, next.Version, u.log.highest)

@@ -75,6 +75,9 @@ func TestUpdateVoid(t *testing.T) {
 }
 
 // TestUpdateOnlyForward: floor and mark are what others have deleted by.
+//
+// guard:only-forward. Without this check: a faulty program lowers the prune mark from 7 to 4; a reader
+// pins version 5, and trusts the pin; what version 5 names was deleted while the mark was 7.
 func TestUpdateOnlyForward(t *testing.T) {
 	st := memstore.New(nil)
 	apply(t, st, layout.Compactor, 1, 5)
@@ -176,6 +179,10 @@ func TestUpdaterFenced(t *testing.T) {
 
 // TestFencedInAHole: the zombie reads 5, the successor makes 6 to 9, 6 is pruned,
 // and the zombie's create of 6 succeeds. No refusal ever tells it.
+//
+// guard:role-epoch. Without this check: zombie A has read manifest 50; successor B publishes manifests
+// 51 to 90, and manifest 51 is pruned; A creates another manifest 51 in the hole; A then reads manifest
+// 90, does not find its update there, and publishes it again as manifest 91, beside B.
 func TestFencedInAHole(t *testing.T) {
 	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 1, 5)
@@ -202,6 +209,12 @@ func TestFencedInAHole(t *testing.T) {
 // TestAppliedThoughRefused: the create is applied and its reply lost; others
 // build on it, it is pruned, and a zombie fills its number. The answer to the
 // second attempt is 412, and the object there is another's. Yet it was applied.
+//
+// guard:update-count. Each manifest has the count and the nonce of the newest update of the writer, and
+// of the compactor. An object whose create was refused may have been applied and pruned, and the hole
+// filled. Without this reading: zombie Z reads manifest 50, and sleeps; others publish manifests up to
+// 90, and manifest 51 is pruned; Z creates another manifest 51 in the hole, and reports its update as
+// applied; nobody ever reads this manifest 51.
 func TestAppliedThoughRefused(t *testing.T) {
 	for _, successor := range []bool{false, true} {
 		st, inner := fixture.Faults(nil)
@@ -234,6 +247,10 @@ func TestAppliedThoughRefused(t *testing.T) {
 
 // TestSameTokenTwice: two processes were given one token. Whoever finds that the
 // other has counted in its place is fenced; nothing is applied twice or lost.
+//
+// guard:update-nonce. Each update carries its number in the epoch and a nonce. Without this check: A
+// and B have the same token, and both prepare update 1; B publishes first; A reads B's update, does not
+// find its own nonce, and publishes its own update 1 after it; both go on publishing.
 func TestSameTokenTwice(t *testing.T) {
 	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 1, 2)
@@ -326,6 +343,11 @@ func TestUnknownLandsLater(t *testing.T) {
 
 // TestFoldLandsLate: the fold of unknown outcome has landed when the same records
 // are folded again: void, not twice.
+//
+// guard:fold-floor. Without this check: the outcome of a fold is unknown; the compactor folds the same
+// objects again; the first fold is applied after all; the second fold adds the same records once more;
+// the manifest's own checks refuse this as damage; the compactor stops with that error instead of
+// folding from the new floor.
 func TestFoldLandsLate(t *testing.T) {
 	st, inner := fixture.Faults(nil)
 	apply(t, st, layout.Compactor, 1, 1)
