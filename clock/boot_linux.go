@@ -71,21 +71,12 @@ func newBootTime(sample func() reading, kernel func() time.Duration) *bootTime {
 func (b *bootTime) now() Instant {
 	r := b.sample()
 	until, day := b.until.Load(), b.day.Load()
-	// guard:boot-fresh. The clock asks the kernel for the boot time, which counts sleep. It sees
-	// most sleep by the time of day, which then moves against monotonic time. All the same it
-	// reuses an answer for at most 1 ms of waking time. Without this limit: the machine sleeps for
-	// an hour, and somebody sets the time of day back by an hour; the time of day agrees with
-	// monotonic time as before, so the clock sees no sleep; a leader never counts that hour, and
-	// believes that its lease holds.
+	// guard:boot-fresh. The clock reuses the kernel's answer for at most 1 ms of waking time.
 	//
 	//mutant:replace int64(r.mono) < until => until > 0
 	fresh := int64(r.mono) < until
-	// guard:boot-day. The kernel's boot time counts sleep; monotonic time does not. The clock
-	// reuses the kernel's answer for 1 ms of monotonic time. It asks at once if the time of day has
-	// moved against monotonic time, because then the machine has slept. Without this check: a
-	// leader checks its lease; the machine sleeps for an hour; less than 1 ms of waking time later
-	// the leader checks again; the clock reuses the old answer; the leader finds its lease valid,
-	// although it has expired.
+	// guard:boot-day. The clock asks the kernel at once if the time of day has moved against monotonic
+	// time, because then the machine has slept.
 	//
 	//mutant:replace near(r.wall-r.mono, time.Duration(day)) => day != 0
 	unmoved := near(r.wall-r.mono, time.Duration(day))
@@ -100,13 +91,8 @@ func (b *bootTime) now() Instant {
 func (b *bootTime) ask(before reading) Instant {
 	answer := b.kernel()
 	after := b.sample()
-	// guard:boot-rising. Boot time is monotonic time plus a distance. The clock stores that
-	// distance, and uses it for 1 ms without asking the kernel. It never replaces it by a
-	// smaller one. Without this rule: goroutine A asks the kernel, and is stopped for a second
-	// before it reads monotonic time, so its distance will be a second too small; goroutine B
-	// asks, and stores the right one; within the same millisecond A goes on, and stores its own;
-	// B reads the clock again, which shows almost a second before B's last reading; a lease that
-	// ended in that second seems to hold.
+	// guard:boot-rising. The clock never replaces its distance from monotonic time to boot time by a
+	// smaller one.
 	//
 	//mutant:replace distance = max(distance, old); b.distance => b.distance
 	distance := int64(answer - after.mono)
@@ -116,12 +102,8 @@ func (b *bootTime) ask(before reading) Instant {
 			break
 		}
 	}
-	// guard:boot-between. The clock reuses the kernel's boot time, which counts sleep, for 1 ms.
-	// Beside it the clock stores the time of day minus monotonic time: if that changes, the
-	// machine has slept. An answer is reused only if time of day and monotonic time moved by at
-	// most 100 µs during the question. Without this check: the kernel answers; the machine sleeps
-	// for an hour; the clock stores a time of day that counts this hour beside an answer that does
-	// not; for 1 ms a leader finds its lease valid, although it has expired.
+	// guard:boot-between. An answer of the kernel is reused only if time of day and monotonic time
+	// moved by at most 100 µs during the question.
 	//
 	//mutant:replace near(after.mono, before.mono) && near(after.wall, before.wall) => true
 	if near(after.mono, before.mono) && near(after.wall, before.wall) {

@@ -33,6 +33,11 @@ func (m *machine) kernel() time.Duration {
 func (m *machine) boot() *bootTime { return newBootTime(m.sample, m.kernel) }
 
 // The first reading after a suspend counts it, however soon it comes.
+//
+// guard:boot-day. The kernel's boot time counts sleep; monotonic time does not. The clock reuses the
+// kernel's answer for 1 ms of monotonic time. Without this check: a leader checks its lease; the
+// machine sleeps for an hour; less than 1 ms of waking time later the leader checks again; the clock
+// reuses the old answer; the leader finds its lease valid, although it has expired.
 func TestT27_FirstLookCountsTheSuspend(t *testing.T) {
 	m := &machine{step: 50}
 	b := m.boot()
@@ -47,6 +52,12 @@ func TestT27_FirstLookCountsTheSuspend(t *testing.T) {
 
 // Somebody sets the time of day back by exactly what was slept. The suspend is
 // counted after bootFresh of waking time.
+//
+// guard:boot-fresh. The clock asks the kernel for the boot time, which counts sleep. It sees most sleep
+// by the time of day, which then moves against monotonic time. Without this limit: the machine sleeps
+// for an hour, and somebody sets the time of day back by an hour; the time of day agrees with monotonic
+// time as before, so the clock sees no sleep; a leader never counts that hour, and believes that its
+// lease holds.
 func TestT27_HiddenSuspendIsCountedSoon(t *testing.T) {
 	m := &machine{step: 50}
 	b := m.boot()
@@ -61,6 +72,12 @@ func TestT27_HiddenSuspendIsCountedSoon(t *testing.T) {
 
 // The machine is suspended, or the thread stopped, right after the kernel has
 // answered. The next reading counts it.
+//
+// guard:boot-between. The clock reuses the kernel's boot time, which counts sleep, for 1 ms. Beside it
+// the clock stores the time of day minus monotonic time: if that changes, the machine has slept.
+// Without this check: the kernel answers; the machine sleeps for an hour; the clock stores a time of
+// day that counts this hour beside an answer that does not; for 1 ms a leader finds its lease valid,
+// although it has expired.
 func TestT27_SuspendAfterTheAnswer(t *testing.T) {
 	for name, nap := range map[string]func(*machine){
 		"suspended": func(m *machine) { m.slept += time.Hour },
@@ -80,6 +97,13 @@ func TestT27_SuspendAfterTheAnswer(t *testing.T) {
 
 // A slow goroutine asks the kernel and is overtaken by a quick one, whose answer is
 // more exact. The slow one must not store its smaller distance.
+//
+// guard:boot-rising. Boot time is monotonic time plus a distance. The clock stores that distance, and
+// uses it for 1 ms without asking the kernel. Without this rule: goroutine A asks the kernel, and is
+// stopped for a second before it reads monotonic time, so its distance will be a second too small;
+// goroutine B asks, and stores the right one; within the same millisecond A goes on, and stores its
+// own; B reads the clock again, which shows almost a second before B's last reading; a lease that ended
+// in that second seems to hold.
 func TestNowNeverGoesBackAfterASlowAnswer(t *testing.T) {
 	m := &machine{step: 50}
 	b := m.boot()

@@ -113,10 +113,7 @@ func (c *Compactor) ownEpoch(ctx context.Context) (*epoch, error) {
 	own := c.own
 	c.mu.Unlock()
 	// guard:same-updater. All calls of a Compactor that was given a token share one updater, which
-	// numbers its updates. Without this: call 1 is stopped while its update is in flight; call 2
-	// makes a second updater for the same token, which begins with the same number; the update of
-	// call 1 is applied; call 2 finds its number with another nonce, and reports that another
-	// process has its token.
+	// numbers its updates.
 	//
 	//mutant:replace own != nil => false
 	if own != nil {

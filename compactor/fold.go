@@ -122,11 +122,8 @@ func (f *folding) add(ctx context.Context, step chain.Step) error {
 
 // reached checks that the fold has come as far as m says that the log goes.
 func (f *folding) reached(ctx context.Context, m *state.Manifest) error {
-	// guard:fold-missing. The hint in a manifest is a point that a leader publishes when all
-	// objects before it are acknowledged. So an absent slot before the hint is not the tail: an
-	// object is missing. Without this check: somebody deletes an acknowledged object; a compactor
-	// takes its slot for the tail, and folds nothing after it; each pass ends without an error,
-	// objects pile up, and the compactor never reports the loss.
+	// guard:fold-missing. An absent slot before the manifest's hint is not the tail: an object is
+	// missing.
 	if f.to.Before(m.Tail()) {
 		return f.Classify(ctx, f.to.Position, fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",
 			fence.ErrCorrupt, layout.DataKey(f.to.Position), m.Version, m.Tail().Position))

@@ -20,9 +20,7 @@ func (p *pass) orphanRules(s *survey) []rule {
 	// Segments and lists: a later epoch than their compactor's is in m, so it is fenced.
 	//
 	// guard:orphan-named. A compactor deletes a segment or page of an earlier compactor epoch as an
-	// orphan only if the newest manifest does not name it. Without this check: a new compactor
-	// starts; all segments of the log were uploaded in earlier compactor epochs; the new compactor
-	// deletes them, and the log with them.
+	// orphan only if the newest manifest does not name it.
 	//
 	//mutant:replace return p.named(ctx, s.m, set) => return nil
 	named := lazy(func(ctx context.Context, set *keySet) error { return p.named(ctx, s.m, set) })
@@ -34,11 +32,8 @@ func (p *pass) orphanRules(s *survey) []rule {
 			return absent(ctx, named, info.Key)
 		}
 	}
-	// guard:orphan-files. A compactor deletes a file as an orphan only when the file's epoch is
-	// sealed and folded. Then the newest manifest has every edit of that epoch, and no edit of
-	// another epoch adds the file. Without this check: a leader uploads a file, and has not
-	// committed its edit yet; a compactor finds that the table does not have the file, and deletes
-	// it; the leader's edit adds the file to the table, and readers do not find it.
+	// guard:orphan-files. A compactor deletes a file as an orphan only when the file's epoch is sealed
+	// and folded.
 	//
 	//mutant:replace !s.sealedFile(info.Key) => false
 	live := lazy(func(ctx context.Context, set *keySet) error { return p.live(ctx, s.m, set) })
@@ -87,9 +82,7 @@ func (p *pass) named(ctx context.Context, m *state.Manifest, set *keySet) error 
 
 // live collects the files of the table, or that were dropped and are not deleted yet.
 //
-// guard:orphan-live. A file that is live in the table is not an orphan. Without this check: an
-// edit of epoch 1 adds file f to the table, and epoch 1 is sealed and folded; a compactor
-// deletes file f as an orphan of epoch 1; readers of the table do not find it.
+// guard:orphan-live. A file that is live in the table is not an orphan.
 //
 //mutant:replace set.add(f.Key) => _ = f
 func (p *pass) live(ctx context.Context, m *state.Manifest, set *keySet) error {
@@ -104,11 +97,8 @@ func (p *pass) live(ctx context.Context, m *state.Manifest, set *keySet) error {
 
 // dropped collects what was dropped and is not deleted yet.
 //
-// guard:orphan-dropped. An object that a manifest version has dropped is not deleted as an
-// orphan; the prune mark and the pins decide when it is deleted. Without this check: a backup
-// pins version 5; version 6 drops a segment of an earlier compactor epoch, so no later
-// manifest names it; a compactor deletes the segment as an orphan; the backup comes to the
-// segment, and does not find it.
+// guard:orphan-dropped. An object that a manifest version has dropped is not deleted as an orphan; the
+// prune mark and the pins decide when it is deleted.
 //
 //mutant:replace set.add(d.Key) => _ = d
 func (p *pass) dropped(ctx context.Context, m *state.Manifest, set *keySet) error {

@@ -85,12 +85,7 @@ func (p *pass) work(ctx context.Context, minObjects int) error {
 		return err
 	}
 	keeps := p.opts.KeepVersions > 0 || p.opts.KeepVersionsFor > 0
-	// guard:orphan-epoch. A new compactor first publishes a manifest with its own compactor epoch.
-	// From then on no earlier compactor can publish, so a segment of an earlier compactor epoch
-	// that no manifest names is an orphan. Without this update: compactor A uploads a merged
-	// segment, and dies before it publishes; compactor B, with other options, finds nothing to
-	// fold or merge, and publishes nothing; the newest manifest still has A's epoch, so A might
-	// publish the segment; B leaves the segment in the store at each pass.
+	// tuning:orphan-epoch. A new compactor first publishes a manifest with its own compactor epoch.
 	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() || m.KeepsVersions != keeps {
 		if m, err = p.updater.Update(ctx, func(m *state.Change) error { m.KeepsVersions = keeps; return nil }); err != nil {
 			return err

@@ -75,6 +75,10 @@ func (w *world) whole(m *state.Manifest, when string) {
 // prunes" for the newest version, and another one for an older one.
 //
 // guard:mark-before-pins, guard:mark-first.
+//
+// guard:dropped-mark. Without this check: version 8 names file f, and version 9 drops it; the prune
+// mark is 7; a compactor lists the pins; a reader pins version 8, and trusts its pin because the mark
+// is below 8; the compactor deletes file f, and the reader does not find it.
 func TestPinRacesPrune(t *testing.T) {
 	base := unpruned(t)
 	stride := test.Of(4, 1)
@@ -124,9 +128,21 @@ func TestPinRacesPrune(t *testing.T) {
 	}
 }
 
-// A pin that is taken while a compactor folds everything, truncates it and releases it
-// holds also what was after the floor of its version, or another version is pinned.
-// guard:start-before-pins, guard:pinned-start, guard:pin-after-start.
+// A pin that is taken while a compactor folds everything, truncates it and releases it holds also what
+// was after the floor of its version, or another version is pinned. guard:pin-after-start.
+//
+// guard:start-before-pins. A snapshot of the end of the log pins the newest version, and finds the
+// records after this version's floor through later manifests. The reader does it the other way round:
+// it creates its pin, reads the start, and gives the pin up if the start is after the floor. So one of
+// the two sees the other. Without this listing: a compactor lists the pins; a reader pins version 5,
+// and reads the old start; the compactor publishes the new start, and drops segments after version 5's
+// floor; the snapshot lacks their records.
+//
+// guard:pinned-start. A snapshot of the end of the log finds the records after the floor of its version
+// through the newest manifest. Without this bound: a snapshot pins version 5, whose floor is at record
+// 100; start rises to 200; a compactor drops the segment with records 100 to 199; the pin keeps this
+// segment in the store, but the newest manifest does not name it; the snapshot cannot find these
+// records.
 func TestPinRacesRetention(t *testing.T) {
 	base := newWorld(t, 0, nil)
 	base.Lead(3)
@@ -289,6 +305,10 @@ func (w *world) pinWhile(version uint64, first, i, j int, work func(st store.Sto
 
 // What a pin holds stays however often all is compacted, and goes when it is
 // released; of what is not pinned nothing stays.
+//
+// guard:orphan-dropped. Without this check: a backup pins version 5; version 6 drops a segment of an
+// earlier compactor epoch, so no later manifest names it; a compactor deletes the segment as an orphan;
+// the backup comes to the segment, and does not find it.
 func TestPinHolds(t *testing.T) {
 	w := sample(t)
 	w.watch(nil)
@@ -423,8 +443,13 @@ func TestPinLapses(t *testing.T) {
 	}
 }
 
-// A renewal at any request of the compactor that takes a lapsed pin away either
-// comes in time, and all is still there, or its holder is told. guard:expire-first.
+// A renewal at any request of the compactor that takes a lapsed pin away either comes in time, and all
+// is still there, or its holder is told.
+//
+// guard:expire-first. Of the swap to expired and a renewal only one is applied. Without this swap: the
+// holder of a pin is frozen for an hour, and its clock too; a compactor reads the pin, which has
+// lapsed; the holder goes on, and its renewal is applied; the compactor deletes the pin and what it
+// held; the holder trusts its pin, and does not find these objects.
 func TestRenewalRacesExpiry(t *testing.T) {
 	in, out := 0, 0
 	for n := 1; ; n++ {

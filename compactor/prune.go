@@ -101,10 +101,7 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 			return err
 		}
 		// guard:dropped-mark. A compactor deletes a dropped object only if the version that dropped it
-		// is at or below the prune mark. Without this check: version 8 names file f, and version 9
-		// drops it; the prune mark is 7; a compactor lists the pins; a reader pins version 8, and
-		// trusts its pin because the mark is below 8; the compactor deletes file f, and the reader
-		// does not find it.
+		// is at or below the prune mark.
 		if d.Version > upTo {
 			break
 		}

@@ -100,6 +100,11 @@ func noModified(i store.Info) store.Info { i.LastModified = time.Time{}; return 
 // What a fold makes unnecessary is kept for the grace period by the store's own
 // clock, whatever this machine's says and however coarse the store's is; without
 // one, by what the compactor has seen of it.
+//
+// guard:age-resolution. Some stores cut Last-Modified to whole seconds, others to milliseconds. Without
+// this: manifest 8 is written at 12:00:00.9, and the store says 12:00:00; at 12:00:01 a compactor takes
+// it for one second old; the grace period of one second seems over, and the compactor deletes manifests
+// 6 and 7, which a slow listing still needs.
 func TestGrace(t *testing.T) {
 	const grace = 10 * time.Second
 	type step struct {
@@ -152,6 +157,13 @@ func TestGrace(t *testing.T) {
 // At any time, on stores that tell their time in any way: when a manifest is deleted, a
 // newer one has been there for the grace period. When data is deleted, a manifest whose
 // floor is after it has been there for so long (T37).
+//
+// guard:grace. Some stores make a listing by a walk through a directory: in any order, and not in one
+// moment. Without this check: manifest 6 raises the floor, and slot 1/4 is pruned; a reader that knows
+// only manifest 5, which is pinned, finds slot 1/4 absent, and lists the manifests; the walk passes the
+// places of manifests 7 to 9 before they are created; they replace manifest 6, and a compactor deletes
+// it; then the walk comes to the place of manifest 6; the reader takes manifest 5 for the newest, and
+// slot 1/4 for the tail.
 func TestT37_NothingBeforeItsTime(t *testing.T) {
 	const grace = 3 * time.Second
 	tellings := []func(store.Info) store.Info{exactly, inSeconds, stale, noDate}
@@ -362,9 +374,14 @@ func (w *world) junkManifest(m state.Manifest, version uint64) []byte {
 	return b
 }
 
-// A zombie that has slept between reading the newest manifest and listing them
-// all finds, among those of its time, the junk of another zombie: a fold that was
-// never published, with a floor beyond the durable one. guard:horizon-junk.
+// A zombie that has slept between reading the newest manifest and listing them all finds, among those
+// of its time, the junk of another zombie: a fold that was never published, with a floor beyond the
+// durable one.
+//
+// guard:horizon-junk. Without this check: compactor C reads manifest 9, the newest, and sleeps; other
+// compactors publish more manifests, and prune 8 and 9; zombie Z creates another manifest 8 in the
+// hole, with the later floor of a fold that nobody else has published; C wakes up, lists the manifests,
+// finds Z's as the highest one up to 9, trusts its floor, and deletes objects that are not folded.
 func TestT37_JunkHorizon(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	w.Lead(1)
@@ -403,6 +420,15 @@ func TestT37_JunkHorizon(t *testing.T) {
 
 // What a compactor uploaded and never named is removed by the next, though that one
 // has nothing else to do, and the first cannot name it any more.
+//
+// guard:orphan-named. Without this check: a new compactor starts; all segments of the log were uploaded
+// in earlier compactor epochs; the new compactor deletes them, and the log with them.
+//
+// tuning:orphan-epoch. From then on no earlier compactor can publish, so a segment of an earlier
+// compactor epoch that no manifest names is an orphan. Without this update: compactor A uploads a
+// merged segment, and dies before it publishes; compactor B, with other options, finds nothing to fold
+// or merge, and publishes nothing; the newest manifest still has A's epoch, so A might publish the
+// segment; B leaves the segment in the store at each pass.
 func TestOrphans(t *testing.T) {
 	w := sample(t)
 	w.compact(w.Mem, nil)
@@ -442,8 +468,11 @@ func TestZombieIsFenced(t *testing.T) {
 	}
 }
 
-// guard:publish-unknown. A segment whose manifest may be there is not deleted, and
-// one whose manifest is certainly not there is.
+// A segment whose manifest may be there is not deleted, and one whose manifest is certainly not there
+// is.
+//
+// guard:publish-unknown. Without this check: a compactor's update times out; the compactor deletes the
+// segment; the update is applied after all, and the manifest names a segment that is gone.
 func TestPublishOutcomes(t *testing.T) {
 	// The second manifest of a compactor is that of its fold.
 	unread := func() faultstore.Hook {

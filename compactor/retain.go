@@ -41,13 +41,8 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	if none, err := idle(s.m.Start); err != nil || none {
 		return err
 	}
-	// guard:start-before-pins. A snapshot of the end of the log pins the newest version, and finds
-	// the records after this version's floor through later manifests. A compactor publishes the
-	// new start, lists the pins once more, and only then drops segments. The reader does it the
-	// other way round: it creates its pin, reads the start, and gives the pin up if the start is
-	// after the floor. So one of the two sees the other. Without this listing: a compactor lists
-	// the pins; a reader pins version 5, and reads the old start; the compactor publishes the new
-	// start, and drops segments after version 5's floor; the snapshot lacks their records.
+	// guard:start-before-pins. A compactor publishes the new start, lists the pins once more, and only
+	// then drops segments.
 	//
 	//mutant:replace s.pins, err = p.pins(ctx, s.m, true) => err = error(nil)
 	var err error
@@ -64,11 +59,7 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 			return err
 		}
 		// guard:pinned-start. A segment is dropped only if all its records are before the floor of
-		// every pinned version. A snapshot of the end of the log finds the records after the floor of
-		// its version through the newest manifest. Without this bound: a snapshot pins version 5,
-		// whose floor is at record 100; start rises to 200; a compactor drops the segment with records
-		// 100 to 199; the pin keeps this segment in the store, but the newest manifest does not name
-		// it; the snapshot cannot find these records.
+		// every pinned version.
 		//
 		// The lowest floor of all pinned versions counts. A pin that came too late may name a pruned
 		// version, and a zombie may have written any floor there; a floor that is too low only keeps
@@ -101,9 +92,7 @@ func (p *pass) keepsFrom(ctx context.Context, s *survey) (first uint64, err erro
 				return 0, err
 			}
 			// guard:retain-prefix. Retention by age gives up segments from the oldest one on, and stops
-			// at the first segment that is younger than Retain.Age. Without this stop: leader B follows
-			// leader A, and B's clock is a day slow; B's segment seems too old; the new start is put
-			// after B's segment, so A's segment before it is given up too, although it is young.
+			// at the first segment that is younger than Retain.Age.
 			//
 			//mutant:replace break => continue
 			if now.Sub(seg.To) < r.Age {

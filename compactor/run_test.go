@@ -345,8 +345,12 @@ func TestPrunesWhileBehind(t *testing.T) {
 	w.holds(fmt.Sprint("after ", uploads.Load(), " uploads"))
 }
 
-// guard:same-updater. The first call is stopped while its fold is on the way; the fold lands during the second call.
-// Nobody else has the token.
+// The first call is stopped while its fold is on the way; the fold lands during the second call. Nobody
+// else has the token.
+//
+// guard:same-updater. Without this: call 1 is stopped while its update is in flight; call 2 makes a
+// second updater for the same token, which begins with the same number; the update of call 1 is
+// applied; call 2 finds its number with another nonce, and reports that another process has its token.
 func TestSameTokenAgain(t *testing.T) {
 	synctest.Test(t, sameTokenAgain)
 }

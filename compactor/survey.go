@@ -57,13 +57,8 @@ func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
 
 // horizon returns what survey.horizon is.
 func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]state.Kept, age func(store.Info) time.Duration) (*state.Manifest, error) {
-	// guard:grace. A compactor deletes what a manifest has made unnecessary only when that manifest
-	// is at least a grace period old. Some stores make a listing by a walk through a directory: in
-	// any order, and not in one moment. Without this check: manifest 6 raises the floor, and slot
-	// 1/4 is pruned; a reader that knows only manifest 5, which is pinned, finds slot 1/4 absent,
-	// and lists the manifests; the walk passes the places of manifests 7 to 9 before they are
-	// created; they replace manifest 6, and a compactor deletes it; then the walk comes to the
-	// place of manifest 6; the reader takes manifest 5 for the newest, and slot 1/4 for the tail.
+	// guard:grace. A compactor deletes what a manifest has made unnecessary only when that manifest is
+	// at least a grace period old.
 	//
 	//mutant:replace age(k.Info) >= grace => k.Version == v
 	grace := p.log.Format().Grace
@@ -87,12 +82,8 @@ func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]s
 	if err != nil {
 		return nil, err
 	}
-	// guard:horizon-junk. Floors only rise, so an older manifest whose floor is later than that of
-	// the newest manifest is junk. Without this check: compactor C reads manifest 9, the newest,
-	// and sleeps; other compactors publish more manifests, and prune 8 and 9; zombie Z creates
-	// another manifest 8 in the hole, with the later floor of a fold that nobody else has
-	// published; C wakes up, lists the manifests, finds Z's as the highest one up to 9, trusts its
-	// floor, and deletes objects that are not folded.
+	// guard:horizon-junk. Floors only rise, so an older manifest whose floor is later than that of the
+	// newest manifest is junk.
 	//
 	// Junk with an earlier floor does no harm.
 	if m.Floor.Before(h.Floor) {
@@ -155,11 +146,7 @@ func (p *pass) pins(ctx context.Context, m *state.Manifest, expire bool) (state.
 // expire swaps a lapsed pin to expired, and then deletes its object if that may be. It
 // reports whether the pin holds nothing any more.
 func (p *pass) expire(ctx context.Context, pin state.PinInfo, m *state.Manifest) (bool, error) {
-	// guard:expire-first. A compactor swaps a lapsed pin to expired before it deletes the pin's
-	// object. Of this swap and a renewal only one is applied. Without this swap: the holder of a
-	// pin is frozen for an hour, and its clock too; a compactor reads the pin, which has lapsed;
-	// the holder goes on, and its renewal is applied; the compactor deletes the pin and what it
-	// held; the holder trusts its pin, and does not find these objects.
+	// guard:expire-first. A compactor swaps a lapsed pin to expired before it deletes the pin's object.
 	if !pin.Expired {
 		err := p.log.ExpirePin(ctx, pin, "not renewed for its time to live")
 		if errors.Is(err, store.ErrPrecondition) {
@@ -214,12 +201,8 @@ func (s *sightings) ages(now clock.Instant, infos []store.Info) func(store.Info)
 
 // age returns how long ago an object was written, at least, by the store's clock alone.
 //
-// guard:age-resolution. Some stores cut Last-Modified to whole seconds, others to
-// milliseconds. If a Last-Modified is a whole second, one second is subtracted from the
-// object's age; if it is a whole millisecond, one millisecond. Without this: manifest 8 is
-// written at 12:00:00.9, and the store says 12:00:00; at 12:00:01 a compactor takes it for one
-// second old; the grace period of one second seems over, and the compactor deletes manifests 6
-// and 7, which a slow listing still needs.
+// guard:age-resolution. If a Last-Modified is a whole second, one second is subtracted from the
+// object's age; if it is a whole millisecond, one millisecond.
 //
 //mutant:replace age - unit => age
 func age(info store.Info) (age time.Duration, known bool) {

@@ -40,10 +40,7 @@ func (p *pass) dataRule(s *survey) rule {
 		if pos.Epoch == floor.Epoch {
 			return true, nil // the seal of this epoch is not before the floor
 		}
-		// guard:keep-seals. The seal of each epoch stays for ever. Without this check: a compactor
-		// deletes the seal of epoch 5; after a year zombie Z, the leader of epoch 5, wakes up, and
-		// creates its next object in the seal's slot; the store applies this create; Z acknowledges a
-		// record that no reader ever sees.
+		// guard:keep-seals. The seal of each epoch stays for ever.
 		//
 		//mutant:replace pos != seal.Position => pos != seal.Position || true
 		//mutant:replace info.Size > frame.HeaderSize => info.Size > frame.HeaderSize || true

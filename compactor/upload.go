@@ -159,8 +159,7 @@ func (p *pass) publish(ctx context.Context, seg *state.Segment, f func(*state.Ch
 		return m, nil
 	}
 	// guard:publish-unknown. A segment is not deleted if the outcome of the update that names it is
-	// unknown. Without this check: a compactor's update times out; the compactor deletes the
-	// segment; the update is applied after all, and the manifest names a segment that is gone.
+	// unknown.
 	//
 	//mutant:replace !errors.Is(err, store.ErrUnknown) && =>
 	if seg != nil && !errors.Is(err, store.ErrUnknown) && !errors.Is(err, ErrFenced) {

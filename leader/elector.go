@@ -82,11 +82,8 @@ func (e *Elector) random() float64 {
 // candidacy configures one campaign.
 func (e *Elector) candidacy() lease.Config {
 	cfg := e.config
-	// guard:reclaim-first. An elector with the option Reclaim deposes a lock of its own name at
-	// once, because the holder should be its dead predecessor. Only the first campaign of an
-	// elector may do that. Without this check: two live processes, P and Q, are both called B by
-	// mistake; P leads; Q starts, and deposes P; P campaigns again, reads a lock of the name B,
-	// and deposes Q; Q does the same; neither leads for long.
+	// guard:reclaim-first. Only the first campaign of an elector deposes a lock of its own name at
+	// once.
 	//
 	//mutant:replace && e.campaigned.CompareAndSwap(false, true) =>
 	cfg.Reclaim = e.opts.Reclaim && e.campaigned.CompareAndSwap(false, true)

@@ -125,10 +125,8 @@ func (f *files) swapBody(ctx context.Context, key string, body []byte, old store
 	if retrying != nil {
 		settle.Retrying = retrying
 	}
-	// guard:swap. Each write of an existing lock is conditional on the object version that its
-	// sender last saw. Without this condition: A leads with lock 7; an operator deposes A, and
-	// lets others lead at once; B leads with lock 8; A's next heartbeat overwrites lock 7, which
-	// is expired, and is applied; A leads on beside B, and never learns of B.
+	// guard:swap. Each write of an existing lock is conditional on the object version that its sender
+	// last saw.
 	//
 	//mutant:replace info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle}) => info, err := f.st.Put(ctx, key, body, nil); clean := true
 	info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle})
@@ -141,9 +139,6 @@ func (f *files) create(ctx context.Context, rec Record) (store.Version, error) {
 		return "", err
 	}
 	// guard:create. A lock is created only if its key is absent, so each epoch has one winner.
-	// Without this condition: A and B read that lock 7 is expired; A writes lock 8, swaps it, and
-	// leads; B overwrites lock 8, swaps it, and leads too; both lead in epoch 8 until A's next
-	// heartbeat is refused.
 	//
 	//mutant:replace store.Create(ctx, f.st, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)}) => f.st.Put(ctx, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, nil)
 	info, err := store.Create(ctx, f.st, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)})

@@ -91,11 +91,8 @@ func (t *Term) body(w *lease.Write) []byte {
 // write sends one write and returns its outcome.
 func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.Input, error) {
 	release := w.State == lease.Expired
-	// guard:capped-heartbeat. A heartbeat is cancelled when the term's deadline comes. A release
-	// is cancelled when the lock lapses, but has at least the time of one request. Without this:
-	// the store does not answer A's heartbeat, and A retries it for hours; A's term is long over,
-	// but A's elector still waits for that answer; it can neither campaign again nor finish
-	// Resign.
+	// guard:capped-heartbeat. A heartbeat is cancelled when the term's deadline comes, and a release
+	// when the lock lapses, but not before the time of one request.
 	//
 	//mutant:replace max(left, 0) => max(left, 24*time.Hour)
 	t.mu.Lock()

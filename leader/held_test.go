@@ -61,6 +61,10 @@ func TestHeldWhileTheWorkEnds(t *testing.T) {
 }
 
 // Deposed with a wait, the work has what was left of its term. Deposed without, it has nothing.
+//
+// guard:held-ends. Held says how long no successor can lead. Without this: A has 10 s left; an operator
+// deposes A, and lets B lead at once; A's heartbeat is refused; A's work takes long to stop, and asks
+// Held how long it may still run; Held says 10 s, and A's work runs beside B's.
 func TestHeldWhenDeposed(t *testing.T) {
 	for _, immediate := range []bool{false, true} {
 		inWorld(t, func(w *world) {

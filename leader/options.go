@@ -152,9 +152,6 @@ func (o *Options) validValidity() bool {
 // margin is how long before the end of the validity the leader stops.
 //
 // guard:rate-margin. A leader's term ends a tenth of the validity before a candidate may take over.
-// That covers clocks whose rates are wrong by up to 5 % each: 0.9 / 0.95 < 1 / 1.05. Without this
-// margin: A's clock is slow, and B's is fast; A is cut off from the store; B sees no heartbeat for
-// 15 s, and leads; by A's clock only 14 s have passed, so A believes that it leads.
 //
 //mutant:replace o.Validity / 10 => 0
 func (o *Options) margin() time.Duration {

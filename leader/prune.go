@@ -67,10 +67,7 @@ func (e *Elector) Prune(ctx context.Context) (int, error) {
 	var doomed []string
 	for i, epoch := range slices.Backward(slices.Sorted(maps.Keys(old))) {
 		rank := len(old) - 1 - i // 0 is the newest
-		// guard:keep-newest. The newest lock is never deleted, whatever its age. Without this: nobody
-		// leads for longer than locks are kept, 90 days by default; then a job calls Elector.Prune,
-		// which deletes the last lock; the next leader gets epoch 1, and every place that has seen a
-		// higher epoch refuses its writes.
+		// guard:keep-newest. The newest lock is never deleted, whatever its age.
 		//
 		//mutant:replace rank > 0 && =>
 		if rank > 0 && (rank >= e.opts.Prune.Keep || old[epoch]) {

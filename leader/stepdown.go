@@ -80,8 +80,6 @@ func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions, first fence.
 	case epoch == 0:
 		return Record{}, ErrNoLeader
 	// guard:step-down-once. StepDown deposes no other leader than the one that it has found at first.
-	// Without this check: A leads; an operator's swap deposes A, but its answer is lost; A's work ends,
-	// and B leads; the operator's process sees a lock that it does not know, begins again, and deposes B.
 	//
 	//mutant:replace first != 0 && fence => false && fence
 	case first != 0 && fence.Epoch(epoch) != first:

@@ -122,10 +122,8 @@ func (t *Term) Held() time.Duration {
 //
 // No local check makes a side effect safe: see what the package does not guarantee.
 func (t *Term) Check(need time.Duration) error {
-	// guard:check-clock. Term.Check reads the clock; it does not only ask whether the term's
-	// context is cancelled. Without this: A's machine sleeps for an hour, and B deposes A and
-	// leads; A's machine wakes up, and the timer that cancels the context is up to a second late;
-	// a Check in this second says that A's term goes on.
+	// guard:check-clock. Term.Check reads the clock; it does not only ask whether the term's context is
+	// cancelled.
 	//
 	//mutant:replace left > 0 && left >= need => t.over.Load() == nil && (left <= 0 || left >= need)
 	left := clock.Instant(t.deadline.Load()).Sub(t.clock.Now())
@@ -202,10 +200,8 @@ func (t *Term) step(in lease.Input) {
 		t.timer.Stop()
 		t.timer = nil
 	}
-	// guard:own-timer. A timer ends the term at its deadline, and so cancels the context of the
-	// work, also while a heartbeat is in flight. Without this timer: A's heartbeat hangs in a
-	// driver that does not return even when its request is cancelled; A's deadline passes; B
-	// deposes A and leads; A's work waits for its context to be cancelled, and goes on beside B's.
+	// guard:own-timer. A timer ends the term at its deadline, and so cancels the context of the work,
+	// also while a heartbeat is in flight.
 	//
 	//mutant:replace !t.done { => !t.done && r.Write == nil {
 	if t.done = r.Done; !t.done {

@@ -71,6 +71,10 @@ func TestT04_WinInAPrunedHole(t *testing.T) {
 
 // Epochs rise after a release, a crash, pruning and clock jumps, and the newest lock is
 // never deleted.
+//
+// guard:keep-newest. Without this: nobody leads for longer than locks are kept, 90 days by default;
+// then a job calls Elector.Prune, which deletes the last lock; the next leader gets epoch 1, and every
+// place that has seen a higher epoch refuses its writes.
 func TestT15_EpochsNeverBeginAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		last := uint64(0)
@@ -102,6 +106,14 @@ func TestT15_EpochsNeverBeginAgain(t *testing.T) {
 
 // Each write of a lock is conditional, and of many candidates that start together one
 // leads at a time.
+//
+// guard:create. Without this condition: A and B read that lock 7 is expired; A writes lock 8, swaps it,
+// and leads; B overwrites lock 8, swaps it, and leads too; both lead in epoch 8 until A's next
+// heartbeat is refused.
+//
+// guard:swap. Without this condition: A leads with lock 7; an operator deposes A, and lets others lead
+// at once; B leads with lock 8; A's next heartbeat overwrites lock 7, which is expired, and is applied;
+// A leads on beside B, and never learns of B.
 func TestT16_EveryWriteIsConditional(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var leading, most atomic.Int32
@@ -152,6 +164,10 @@ func (d *deaf) Put(ctx context.Context, key string, body []byte, opts *store.Put
 
 // The store fails and the heartbeat never returns. The term still ends, by its own
 // timer, before anybody else can lead.
+//
+// guard:own-timer. Without this timer: A's heartbeat hangs in a driver that does not return even when
+// its request is cancelled; A's deadline passes; B deposes A and leads; A's work waits for its context
+// to be cancelled, and goes on beside B's.
 func TestT17_DeadlineNeedsNoNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deaf{memstore.New(&memstore.Options{Clock: clock.Go()}), make(chan struct{}), make(chan struct{})}
@@ -354,6 +370,10 @@ func TestT20_CallbacksOnceAndInOrder(t *testing.T) {
 
 // RequestTimeout ends a request that hangs, and the retry saves the term. No request
 // outlives the term.
+//
+// guard:capped-heartbeat. Without this: the store does not answer A's heartbeat, and A retries it for
+// hours; A's term is long over, but A's elector still waits for that answer; it can neither campaign
+// again nor finish Resign.
 func TestT21_HangingRequestIsCutOff(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.node("a")
@@ -548,6 +568,10 @@ func TestT26_WallClocksDoNotMatter(t *testing.T) {
 
 // The machine sleeps, which timers and Go's monotonic clock do not notice. The first
 // Check does, before any side effect, and cancels the context.
+//
+// guard:check-clock. Without this: A's machine sleeps for an hour, and B deposes A and leads; A's
+// machine wakes up, and the timer that cancels the context is up to a second late; a Check in this
+// second says that A's term goes on.
 func TestT27_SuspendIsCounted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.node("a")

@@ -14,6 +14,10 @@ import (
 )
 
 // TestGoldenBackup: the format of a backup. A program that does not know what a backup is refuses it.
+//
+// guard:backup-read-only. Without this check: a job has the wrong URL, and appends to a backup; from
+// then on the backup has another history than its log; each later backup to there fails, for as long as
+// nobody looks.
 func TestGoldenBackup(t *testing.T) {
 	f := testFormat()
 	f.Requires, f.Backup = []string{"backup"}, true
@@ -54,6 +58,10 @@ func TestGoldenBackup(t *testing.T) {
 }
 
 // TestGoldenRestoring: the format of a place to which a backup is being restored. A program that does not know that refuses it.
+//
+// guard:restore-claimed. Without this check: a restore copies slots 1/1 to 1/9; a supervised writer of
+// this URL finds format.json and the slots 1/1 to 1/5, and appends 1/6; the record is acknowledged; the
+// restore finds another 1/6 there, and the place is damaged for ever.
 func TestGoldenRestoring(t *testing.T) {
 	f := testFormat()
 	f.Requires, f.Restoring, f.Probe = []string{"restoring"}, &Restoring{Version: 7, Run: f.Log}, nil

@@ -118,10 +118,8 @@ func ReadFormat(ctx context.Context, st store.Store, settle *store.SettleOptions
 		return Format{}, err
 	}
 	f, err := decodeFormat(body)
-	// guard:restore-claimed. A place to which a backup is restored is no log until the restore has ended: whoever opens
-	// it is refused, and writes nothing. Without this check: a restore copies slots 1/1 to 1/9; a supervised
-	// writer of this URL finds format.json and the slots 1/1 to 1/5, and appends 1/6; the record is acknowledged;
-	// the restore finds another 1/6 there, and the place is damaged for ever.
+	// guard:restore-claimed. A place to which a backup is restored is no log until the restore has
+	// ended: whoever opens it is refused, and writes nothing.
 	//
 	//mutant:replace err == nil && f.Restoring != nil => false
 	if err == nil && f.Restoring != nil {

@@ -47,7 +47,11 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// guard:init-probed. A report that does not count any more is no reason to leave the probe out.
+// A report that does not count any more is no reason to leave the probe out.
+//
+// guard:init-probed. Without this check: a group was created a year ago; since then its store was moved
+// to a server that ignores conditions; the log of a new partition is made without a probe; two leaders
+// append to one slot, and both are told that their records are safe.
 func TestInitProbed(t *testing.T) {
 	now := time.Now()
 	another, partial := fixture.Probed(now), fixture.Probed(now)
@@ -173,6 +177,10 @@ func TestInitWhileAnother(t *testing.T) {
 }
 
 // TestInitLostFormat: without its format.json a log is not created anew.
+//
+// guard:init-lost. Without this check: somebody deletes a log's format.json; a writer starts, and Init
+// creates another one, with another log id; programs that start from then on refuse each object of the
+// log as one of another log, until the old format.json is restored.
 func TestInitLostFormat(t *testing.T) {
 	for _, key := range []string{layout.ManifestKey(7), layout.DataKey(frame.Genesis()), layout.DataKey(fence.Position{Epoch: 9, Seq: 9})} {
 		st, _ := fixture.Faults(nil)

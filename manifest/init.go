@@ -110,9 +110,8 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 		return Format{}, err
 	}
 	f, err := o.init(ctx, st)
-	// guard:backup-read-only. A place whose format.json says that it is a backup is opened by no writer, compactor or
-	// holder of a pin. Without this check: a job has the wrong URL, and appends to a backup; from then on the
-	// backup has another history than its log; each later backup to there fails, for as long as nobody looks.
+	// guard:backup-read-only. A place whose format.json says that it is a backup is opened by no
+	// writer, compactor or holder of a pin.
 	//
 	//mutant:replace err == nil && f.Backup => false
 	if err == nil && f.Backup {
@@ -133,10 +132,8 @@ func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) 
 	if !errors.Is(err, ErrNotInitialized) {
 		return f, err
 	}
-	// guard:init-lost. Init creates no format.json under a prefix that already has manifests or
-	// log objects. Without this check: somebody deletes a log's format.json; a writer starts, and
-	// Init creates another one, with another log id; programs that start from then on refuse each
-	// object of the log as one of another log, until the old format.json is restored.
+	// guard:init-lost. Init creates no format.json under a prefix that already has manifests or log
+	// objects.
 	//
 	//mutant:replace []string{layout.ManifestPrefix, layout.DataPrefix} => []string{}
 	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
@@ -179,10 +176,7 @@ func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) 
 func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err error) {
 	report := o.Probed
 	// guard:init-probed. The report of an earlier probe counts only while it is current: it has all
-	// promises, this version of the probe made it, and it is less than 30 days old. Without this check:
-	// a group was created a year ago; since then its store was moved to a server that ignores
-	// conditions; the log of a new partition is made without a probe; two leaders append to one slot,
-	// and both are told that their records are safe.
+	// promises, this version of the probe made it, and it is less than 30 days old.
 	//
 	//mutant:replace !report.Current(o.Clock.Wall()) => report == nil
 	if !report.Current(o.Clock.Wall()) {
@@ -204,11 +198,7 @@ func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err
 		return Format{}, err
 	}
 	f.Requires, f.Files = []string{needsFiles}, &Files{Store: o.Files.Traits().Name, Probe: report}
-	// guard:files-mark-first. A log may have a second store for its files, which needs a mark with
-	// the log's id. Init writes this mark before it creates format.json. Without this order: a
-	// process creates format.json, and dies before it writes the mark; the log is there, and Init
-	// does nothing for a log that is there; no writer of the log may create a file, because its
-	// store for files has no mark.
+	// guard:files-mark-first. Init writes the mark of a store for files before it creates format.json.
 	//
 	//mutant:replace files.Create(ctx, o.Files, f.Log, st.Traits(), report, o.Settle) => 0, error(nil)
 	if _, err := files.Create(ctx, o.Files, f.Log, st.Traits(), report, o.Settle); err != nil {

@@ -98,18 +98,13 @@ func open(ctx context.Context, st store.Store, key string, opts *Options, epoch 
 			return nil, err
 		}
 		r.epoch = epoch(found.Epoch)
-		// guard:register-epoch. A register is an object with a small value. It can be opened only for
-		// the epoch that owns it, or for a later one. Without this check: the leader of epoch 2 has
-		// set the value to 9; zombie Z, the leader of epoch 1, wakes up, opens the register again, and
-		// sets the value back to 8.
+		// guard:register-epoch. A register can be opened only for the epoch that owns it, or for a
+		// later one.
 		if found.Epoch > r.epoch {
 			return nil, &fence.FencedError{Epoch: r.epoch, By: found.Epoch, Key: key}
 		}
 		// guard:register-claim. To open a register is to write it, so that writes of earlier owners
-		// that are still in flight are refused. Without this write: A, the leader of epoch 1, sends
-		// the value 9, and dies; B opens the register for epoch 2, and reads the value 8; A's request
-		// is applied; B works on from 8, although readers of the register see 9; B learns of this only
-		// when its own first write is refused.
+		// that are still in flight are refused.
 		//
 		//mutant:replace claimed, err := r.write(ctx, found, version, nil) => var claimed bool; if r.current, r.version = found, version; version == "" { claimed, err = r.write(ctx, found, version, nil) } else { claimed, err = true, nil; r.current.Owner = r.owner }
 		claimed, err := r.write(ctx, found, version, nil)
@@ -265,9 +260,7 @@ func (r *Register) refused(ctx context.Context) error {
 		return fmt.Errorf("%w: a write to %s was refused, and nobody can tell why: %w", store.ErrUnknown, r.key, err)
 	}
 	// guard:register-own. After a refused write, a register tries again only if it has written the
-	// object itself, by an earlier write that was applied late. Without this check: A has opened
-	// the register; B opens it with the same token, or a later one, and sets a value; A's next
-	// write is refused; A reads the object, and overwrites B's value with its own.
+	// object itself, by an earlier write that was applied late.
 	//
 	//mutant:replace found.Owner != r.owner => false
 	if found.Owner != r.owner {

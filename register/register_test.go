@@ -84,6 +84,10 @@ func TestValues(t *testing.T) {
 }
 
 // A later epoch owns the register as soon as Open has returned. A zombie can neither set nor open it.
+//
+// guard:register-epoch. A register is an object with a small value. Without this check: the leader of
+// epoch 2 has set the value to 9; zombie Z, the leader of epoch 1, wakes up, opens the register again,
+// and sets the value back to 8.
 func TestZombie(t *testing.T) {
 	st := memstore.New(nil)
 	a := open(t, st, 1)
@@ -103,6 +107,10 @@ func TestZombie(t *testing.T) {
 }
 
 // Of two holders of one token the later owns the register.
+//
+// guard:register-own. Without this check: A has opened the register; B opens it with the same token, or
+// a later one, and sets a value; A's next write is refused; A reads the object, and overwrites B's
+// value with its own.
 func TestTwins(t *testing.T) {
 	st := memstore.New(nil)
 	a, b := open(t, st, 5), open(t, st, 5)
@@ -127,6 +135,10 @@ func TestTake(t *testing.T) {
 }
 
 // The last value of epoch 1 is on its way when epoch 2 opens the register. It never gets in.
+//
+// guard:register-claim. Without this write: A, the leader of epoch 1, sends the value 9, and dies; B
+// opens the register for epoch 2, and reads the value 8; A's request is applied; B works on from 8,
+// although readers of the register see 9; B learns of this only when its own first write is refused.
 func TestLateSet(t *testing.T) {
 	f := faultstore.New(memstore.New(nil), nil)
 	a := open(t, f.Client("a"), 1)

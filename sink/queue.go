@@ -63,9 +63,7 @@ func (q *Queue) do(lines int, level zapcore.Level, write func() error) {
 	}
 	left := patience - q.waited
 	q.mu.Unlock()
-	// guard:log-beside. Work never waits for a line of its log for longer than a moment. Without this: a leader's standard
-	// error is a pipe that nobody reads; it writes a line and blocks; it does no work, and its heartbeats or its signal
-	// handler go on in another goroutine, so no candidate takes over.
+	// guard:log-beside. Work never waits for a line of its log for longer than a moment.
 	//
 	//mutant:replace wait(l.done, left) => wait(l.done, 24*time.Hour)
 	if left > 0 {

@@ -62,6 +62,10 @@ func (d *door) logger() *zap.Logger {
 }
 
 // A sink that blocks costs its callers a moment once. What it has no room for it counts, and says when it is open again.
+//
+// guard:log-beside. Without this: a leader's standard error is a pipe that nobody reads; it writes a
+// line and blocks; it does no work, and its heartbeats or its signal handler go on in another
+// goroutine, so no candidate takes over.
 func TestBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &door{shut: make(chan struct{})}

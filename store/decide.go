@@ -51,10 +51,7 @@ func decide(p progress, o Outcome, f finding) (progress, step) {
 		return p, step{action: accept}
 
 	// guard:own-nonce. A create or swap is applied if the object has the bytes of this write, whatever
-	// the store answered. No other write has the same nonce. Without this check: A's create is
-	// applied, and its answer is lost; A reads its own object, does not know it, and sends the create
-	// again; the store answers 412, and A reads the object once more; after ten such rounds A reports
-	// an unknown outcome, although the create is applied.
+	// the store answered.
 	//
 	//mutant:replace f == own => false
 	case f == own:
@@ -62,10 +59,8 @@ func decide(p progress, o Outcome, f finding) (progress, step) {
 	case f == foreign:
 		return p, step{action: refuse}
 
-	// guard:after-unknown. A rejection such as 403 is the outcome of a write only if no earlier
-	// request of the same call can have been applied. Without this check: A's create times out; A
-	// reads the key, which is absent; A's credentials expire; A's second request gets 403, and A
-	// reports that nothing was written; the first request is applied after all.
+	// guard:after-unknown. A rejection such as 403 is the outcome of a write only if no earlier request
+	// of the same call can have been applied.
 	//
 	//mutant:replace !p.inFlight => true
 	case o == Rejected && !p.inFlight:
@@ -77,12 +72,8 @@ func decide(p progress, o Outcome, f finding) (progress, step) {
 		p.inFlight = p.inFlight || o == Unknown
 		return p, step{action: check, pause: o == Unknown}
 
-	// guard:resend. A create of unknown outcome is sent again with the same bytes if the key is
-	// absent; it is never reported as refused. A late first request then finds its equal, and changes
-	// nothing. Without this rule: A's create of lock 8 times out, and the key is absent; A takes its
-	// create for refused, finds no lock 8 in a listing, and stops with an error; the create is applied
-	// after all; B waits until lock 8 lapses, although nobody leads. A swap of an absent key is
-	// refused, because the object that it was to replace is gone.
+	// guard:resend. A create of unknown outcome is sent again with the same bytes if the key is absent;
+	// it is never reported as refused.
 	//
 	//mutant:replace f == absent && p.swap => f == absent
 	case f == absent && p.swap:

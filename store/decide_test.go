@@ -17,6 +17,21 @@ import (
 // request as in flight.
 //
 // Run with -rewrite to write the outputs anew, and read them.
+//
+// guard:own-nonce. No other write has the same nonce. Without this check: A's create is applied, and
+// its answer is lost; A reads its own object, does not know it, and sends the create again; the store
+// answers 412, and A reads the object once more; after ten such rounds A reports an unknown outcome,
+// although the create is applied.
+//
+// guard:after-unknown. Without this check: A's create times out; A reads the key, which is absent; A's
+// credentials expire; A's second request gets 403, and A reports that nothing was written; the first
+// request is applied after all.
+//
+// guard:resend. A late first request then finds its equal, and changes nothing. Without this rule: A's
+// create of lock 8 times out, and the key is absent; A takes its create for refused, finds no lock 8 in
+// a listing, and stops with an error; the create is applied after all; B waits until lock 8 lapses,
+// although nobody leads. A swap of an absent key is refused, because the object that it was to replace
+// is gone.
 func TestDecide(t *testing.T) {
 	datadriven.RunTest(t, "testdata/decide.txt", func(t *testing.T, d *datadriven.TestData) string {
 		if d.Cmd != "create" && d.Cmd != "swap" {

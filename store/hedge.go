@@ -92,22 +92,16 @@ func (h *Hedge) take(why reason, size int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.earn(int(h.Others.Swap(0)))
-	// guard:hedge-budget. A create is late if it takes longer than most others, and overtaken if a
-	// later one of its writer is applied first. Such a create may be sent a second time. Of 20
-	// requests at most one is sent twice because it is late, and four because they are overtaken.
-	// Without this limit: the store slows down for a minute; every create is late; every writer
-	// sends each create twice, and so doubles the load on a store that cannot bear the load it has.
+	// tuning:hedge-budget. Of 20 requests at most one is sent twice because it is late, and four
+	// because a later one overtakes them.
 	if h.saved[why] < hedgeCost[why] {
 		return false
 	}
 	if size >= hedgeLarge {
 		cost := int64(hedgeCost[why]) * int64(size)
 		h.bytes[why] = min(h.bytes[why], hedgeBurst*cost)
-		// guard:hedge-bytes. Of the bytes of all creates, at most one in 20 is sent again because a
-		// large create is late. At most one in five is, because one is overtaken. Without this
-		// limit: seven of eight creates have 100 bytes; the eighth has 1 MB, and takes longer,
-		// since the line is slow; so each large one is late or overtaken, and is sent twice; only
-		// one in eight creates is sent twice then, but the line carries twice the bytes.
+		// tuning:hedge-bytes. Of the bytes of all creates, at most one in 20 is sent again because a
+		// large create is late, and one in five because one is overtaken.
 		if h.bytes[why] < cost {
 			return false
 		}
@@ -211,12 +205,8 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 	for {
 		select {
 		case found := <-reads:
-			// guard:hedge-look. A late create is sent a second time, and its key is read meanwhile.
-			// The read decides the outcome only if it finds an object, own or another's. An empty
-			// key or a failed read decides nothing: a request may still be answered. Without this
-			// rule: A's create is late, so A sends it again, and reads the key, which is empty; A
-			// takes this for the answer, and cancels both requests, although one was almost
-			// answered; A pauses, and sends the create a third time.
+			// guard:hedge-look. The read of a late create decides its outcome only if it finds an
+			// object, own or another's.
 			//
 			//mutant:replace found.finding == own || found.finding == foreign => true
 			if found.finding == own || found.finding == foreign {
@@ -231,11 +221,8 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 			case Applied:
 				return r, 2
 			case Refused, Unknown:
-				// guard:hedge-again. A late create is sent a second time, and its key is read once. If one of
-				// the two requests gets 412 or loses its answer, the key is read again, since the other request
-				// may hang. This only saves time. Without this second read: the first read finds nothing; then
-				// the first request is applied, and its connection is reset; the second request hangs; the
-				// append waits until the second request times out.
+				// tuning:hedge-again. If one of the two requests of a late create gets 412 or loses its
+				// answer, the key is read again, since the other may hang.
 				if ctx.Err() == nil {
 					all.Go(read)
 				}
@@ -256,16 +243,12 @@ func (o object) reply() reply {
 // both is what two replies to equal requests tell together.
 func both(a, b reply) reply {
 	// guard:hedge-applied. A create that was sent twice is applied if one of its two requests was
-	// applied, whatever became of the other. Without this rule: the connection of one request is
-	// reset; the other request is answered with success; the create counts as unknown, so the key must
-	// be read once more; if that read fails, the outcome is reported as unknown, although the store
-	// has told it.
+	// applied, whatever became of the other.
 	//
 	//mutant:replace Applied, Refused, Unknown => Unknown, Refused, Applied
 
 	// guard:hedge-rejected. A create that was sent twice is rejected only if both requests were
-	// rejected. Without this rule: the first request times out; the second request gets 403; the
-	// caller is told that nothing was written; the first request is applied after all.
+	// rejected.
 	//
 	//mutant:replace Applied, Refused => Rejected, Applied, Refused
 	for _, outcome := range []Outcome{Applied, Refused, Unknown} {

@@ -64,6 +64,11 @@ var (
 )
 
 // The first request is late: the second one commits, as soon as it is answered.
+//
+// guard:hedge-look. A late create is sent a second time, and its key is read meanwhile. An empty key or
+// a failed read decides nothing: a request may still be answered. Without this rule: A's create is
+// late, so A sends it again, and reads the key, which is empty; A takes this for the answer, and
+// cancels both requests, although one was almost answered; A pauses, and sends the create a third time.
 func TestHedgeWins(t *testing.T) {
 	for name, first := range map[string]faultstore.Fault{"slow": slow, "never": never} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +109,7 @@ func TestHedgeLooks(t *testing.T) {
 	}
 }
 
-// guard:hedge-again. A seal lands behind the look and before the second request,
+// tuning:hedge-again. A seal lands behind the look and before the second request,
 // while the first hangs.
 func TestHedgeRefusedBehindTheLook(t *testing.T) {
 	hedged(t, []faultstore.Rule{on("put", 1, never), on("put", 2, faultstore.Fault{Delay: 2 * usual})}, func(w *world) {
@@ -116,8 +121,12 @@ func TestHedgeRefusedBehindTheLook(t *testing.T) {
 	})
 }
 
-// guard:hedge-again. The first request lands behind the look and its connection is reset,
-// while the second hangs: that is found out at once, as without a hedge.
+// The first request lands behind the look and its connection is reset, while the second hangs: that is
+// found out at once, as without a hedge.
+//
+// tuning:hedge-again. A late create is sent a second time, and its key is read once. Without this
+// second read: the first read finds nothing; then the first request is applied, and its connection is
+// reset; the second request hangs; the append waits until the second request times out.
 func TestHedgeLostWhileTheOtherHangs(t *testing.T) {
 	hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual, Err: faultstore.ErrReset}), on("put", 2, never)}, func(w *world) {
 		w.createdIn(2 * usual)
@@ -141,6 +150,10 @@ func TestHedgeGivenUpOverAConflict(t *testing.T) {
 
 // One of the two is refused because the other is there, whose answer has not come
 // yet. That 412 is the own echo.
+//
+// guard:hedge-applied. Without this rule: the connection of one request is reset; the other request is
+// answered with success; the create counts as unknown, so the key must be read once more; if that read
+// fails, the outcome is reported as unknown, although the store has told it.
 func TestT05_HedgeMeetsItsTwin(t *testing.T) {
 	t.Run("second refused", func(t *testing.T) {
 		hedged(t, []faultstore.Rule{on("put", 1, lateAck), on("put", 2, faultstore.Fault{Delay: usual}), on("get", 1, slow)}, func(w *world) {
@@ -226,8 +239,11 @@ func TestHedgeRefused(t *testing.T) {
 	}
 }
 
-// guard:hedge-rejected. The second request is turned away, while the first may be
-// applied: what is known is what the first one says.
+// The second request is turned away, while the first may be applied: what is known is what the first
+// one says.
+//
+// guard:hedge-rejected. Without this rule: the first request times out; the second request gets 403;
+// the caller is told that nothing was written; the first request is applied after all.
 func TestHedgeRejected(t *testing.T) {
 	t.Run("first applied", func(t *testing.T) {
 		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, denied)}, func(w *world) {
@@ -341,7 +357,12 @@ func TestSwapIsNotHedged(t *testing.T) {
 	})
 }
 
-// guard:hedge-budget. When every request is late, one in twenty is sent twice.
+// When every request is late, one in twenty is sent twice.
+//
+// tuning:hedge-budget. A create is late if it takes longer than most others, and overtaken if a later
+// one of its writer is applied first. Such a create may be sent a second time. Without this limit: the
+// store slows down for a minute; every create is late; every writer sends each create twice, and so
+// doubles the load on a store that cannot bear the load it has.
 func TestHedgeBudget(t *testing.T) {
 	hedged(t, nil, func(w *world) {
 		w.fault.SetHook(faultstore.Script(each("put", faultstore.Fault{Delay: time.Second})))
@@ -383,8 +404,12 @@ func TestHedgeBudget(t *testing.T) {
 	})
 }
 
-// guard:hedge-bytes. Creates of many sizes are overtaken, and one in six is large. Of all bytes at most
-// one in five is sent twice. Where all are as large as each other, one in five is sent twice.
+// Creates of many sizes are overtaken, and one in six is large. Of all bytes at most one in five is
+// sent twice. Where all are as large as each other, one in five is sent twice.
+//
+// tuning:hedge-bytes. Without this limit: seven of eight creates have 100 bytes; the eighth has 1 MB,
+// and takes longer, since the line is slow; so each large one is late or overtaken, and is sent twice;
+// only one in eight creates is sent twice then, but the line carries twice the bytes.
 func TestHedgeBudgetOfBytes(t *testing.T) {
 	const large = 512 << 10
 	for _, c := range []struct {
@@ -417,7 +442,7 @@ func TestHedgeBudgetOfBytes(t *testing.T) {
 	}
 }
 
-// guard:hedge-bytes. What was saved up pays for eight large creates at most, and bytes that others
+// tuning:hedge-bytes. What was saved up pays for eight large creates at most, and bytes that others
 // sent do not buy requests.
 func TestHedgeBudgetOfSavedBytes(t *testing.T) {
 	hedged(t, nil, func(w *world) {

@@ -43,11 +43,8 @@ func (s *settings) retry(ctx context.Context, f func() error) error {
 
 // givenUp is the error of a read that ended because ctx did.
 //
-// guard:callers-read. The reason why the caller gave up is never passed on as the store's answer
-// to a read. Without this check: a program reads a log and an object of its own in one errgroup;
-// its own object is absent, and for this 404 the errgroup cancels the context of the log's
-// reader; the read of slot 8 ends with an error that contains the 404; the reader takes slot 8,
-// which holds data, for the tail, and reports the end of the log.
+// guard:callers-read. The reason why the caller gave up is never passed on as the store's answer to a
+// read.
 //
 //mutant:replace answered(cause) || answered(err) => false
 func givenUp(ctx context.Context, err error) error {

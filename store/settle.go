@@ -172,10 +172,7 @@ func (w *write) send(ctx context.Context, first bool) (r reply, requests int) {
 		r, requests = w.request(ctx), 1
 	}
 	// guard:callers-reason. An error that comes after the caller of a write has given up is not the
-	// store's answer to this write. Without this check: a leader's heartbeats are rejected with 403
-	// until its term ends; the writer cancels the create of slot 9, which is in flight, and gives the
-	// end of the term as the reason; the error of the create contains this 403, so slot 9 is reported
-	// as not committed; the create is applied after all.
+	// store's answer to this write.
 	if r.err != nil && ctx.Err() != nil {
 		r.outcome = Unknown
 	}
@@ -210,11 +207,8 @@ func (w *write) check(ctx context.Context) (object, error) {
 			found.finding = w.classify(found)
 			return found, nil
 		case ctx.Err() != nil:
-			// guard:callers-look. A swap times out, and a read is to show whether it was applied. If the
-			// caller gives up before the read is answered, an error of this read is not the store's answer.
-			// Without this check: another request of the caller gets 404, and the caller cancels everything
-			// with this 404 as the reason; the error of the read contains the 404; the swap is reported as
-			// refused, because its object is gone; the swap is applied after all.
+			// guard:callers-look. If the caller of a swap gives up while a read is to show whether it
+			// was applied, an error of this read is not the store's answer.
 			return object{finding: unreadable}, err
 		case errors.Is(err, ErrRange) && get != nil:
 			// An empty object has no first byte. It may have the version that a swap is

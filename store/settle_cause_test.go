@@ -36,6 +36,16 @@ func (l *leaving) Get(ctx context.Context, key string, _ *store.GetOptions) (*st
 // The reason for which a caller gives up is no answer to the request that it gives
 // up. Found by the simulation: a slot was turned away with 403, the writer ended for
 // that reason, and what was under way in other slots was said not to be committed.
+//
+// guard:callers-reason. Without this check: a leader's heartbeats are rejected with 403 until its term
+// ends; the writer cancels the create of slot 9, which is in flight, and gives the end of the term as
+// the reason; the error of the create contains this 403, so slot 9 is reported as not committed; the
+// create is applied after all.
+//
+// guard:callers-look. A swap times out, and a read is to show whether it was applied. Without this
+// check: another request of the caller gets 404, and the caller cancels everything with this 404 as the
+// reason; the error of the read contains the 404; the swap is reported as refused, because its object
+// is gone; the swap is applied after all.
 func TestTheCallersReasonIsNoAnswer(t *testing.T) {
 	for _, kind := range []error{store.ErrDenied, store.ErrPrecondition, store.ErrNotFound, store.ErrInvalid} {
 		for _, look := range []bool{false, true} {
@@ -69,6 +79,11 @@ func (l *leaving) Delete(ctx context.Context, keys ...string) error {
 // The same for reads: an errgroup, for one, ends the requests of all because of what
 // one of them was answered. Taken for "not there", a walk of the chain would end as if
 // it had come to the tail.
+//
+// guard:callers-read. Without this check: a program reads a log and an object of its own in one
+// errgroup; its own object is absent, and for this 404 the errgroup cancels the context of the log's
+// reader; the read of slot 8 ends with an error that contains the 404; the reader takes slot 8, which
+// holds data, for the tail, and reports the end of the log.
 func TestTheCallersReasonIsNoAnswerToARead(t *testing.T) {
 	for _, kind := range []error{store.ErrNotFound, store.ErrNotModified, store.ErrRange, store.ErrTooLarge, store.ErrDenied} {
 		for name, read := range map[string]func(context.Context, store.Store) error{

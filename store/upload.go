@@ -19,19 +19,13 @@ import (
 // read.
 func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *UploadOptions, settle *SettleOptions) (Info, error) {
 	o := *cmp.Or(opts, &UploadOptions{})
-	// guard:file-create. An upload asks the store to refuse a name that is taken. Without this
-	// condition: a snapshot of a running machine is started twice; leader A and its double are in the
-	// same epoch, and draw the same UUID for a file; the double's upload replaces A's file; readers of
-	// A's file get other bytes.
+	// guard:file-create. An upload asks the store to refuse a name that is taken.
 	//
 	//mutant:replace o.Create = true =>
 	o.Create = true
 	sent := &summed{r: body}
 	info, err := st.Upload(ctx, key, sent, &o)
 	// guard:upload-echo. A refused upload is a success if the object has the bytes that were sent.
-	// Without this check: a proxy sends the end of A's upload twice; the first copy stores the object;
-	// the second copy gets 412, and only this answer reaches A; A reports that its file's name is
-	// taken, although the file is A's own.
 	//
 	//mutant:replace !errors.Is(err, ErrPrecondition) => true
 	if !errors.Is(err, ErrPrecondition) {
@@ -49,10 +43,7 @@ func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *
 		return Info{}, &Error{Op: "upload", Key: key, Kind: ErrUnknown, Hint: "the store refused the upload, and the object there could not be read", Err: readErr}
 	}
 	// guard:upload-bytes. The object that is there counts as the caller's own only if it has the same
-	// bytes. Its size does not suffice. Without this check: A draws a name for a file, and A's machine
-	// is cloned; the clone uploads its own file under this name; A's file has other rows, but as many
-	// bytes; A's upload is refused, and A takes the clone's file for its own; A's edit is the first, so
-	// A's rows are lost.
+	// bytes, and not only the same size.
 	//
 	//mutant:replace sum != sent.sum => sum != sent.sum && false
 	if found.Size != sent.n || sum != sent.sum {

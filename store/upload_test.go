@@ -37,6 +37,9 @@ var newStores = map[string]func(t *testing.T) store.Store{
 	},
 }
 
+// guard:upload-echo. Without this check: a proxy sends the end of A's upload twice; the first copy
+// stores the object; the second copy gets 412, and only this answer reaches A; A reports that its
+// file's name is taken, although the file is A's own.
 func TestT05_UploadSentTwice(t *testing.T) {
 	for name, open := range newStores {
 		for _, body := range []string{"", "a segment", strings.Repeat("x", 3<<20), strings.Repeat("y", 8<<20)} {
@@ -50,6 +53,10 @@ func TestT05_UploadSentTwice(t *testing.T) {
 
 // What is there is another's: of another size, or of the same one, as a clone of this machine may
 // have made it.
+//
+// guard:upload-bytes. Without this check: A draws a name for a file, and A's machine is cloned; the
+// clone uploads its own file under this name; A's file has other rows, but as many bytes; A's upload is
+// refused, and A takes the clone's file for its own; A's edit is the first, so A's rows are lost.
 func TestUploadNewInsists(t *testing.T) {
 	long := strings.Repeat("x", 9<<20)
 	for i, c := range []struct{ there, mine string }{{"another's", "mine"}, {"yours", "mines"}, {"", "mine"}, {"x", ""}, {long + "a", long + "b"}, {"another's", "mine"}, {"yours", "mines"}, {"", "mine"}, {"x", ""}} {

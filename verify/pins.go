@@ -160,11 +160,7 @@ func (v *verifier) unheld(ctx context.Context, p state.PinInfo, key string, bad 
 	if errors.Is(bad, store.ErrNotFound) || errors.Is(bad, state.ErrPruned) {
 		gone, bad = true, errMissing
 	}
-	// guard:pin-relied. It is a problem if an object that a pin holds is missing. A pin without a
-	// name that was renewed at most once is an exception: it may be of a snapshot that is being
-	// opened, whose maker is about to find out. Without this rule: an operator makes a pin for a
-	// backup, for 30 days; a lifecycle rule deletes a file of the pinned version; verify says that
-	// all is well; the backup is found to be incomplete when it is needed.
+	// guard:pin-relied. It is a problem if an object that a pin holds is missing.
 	//
 	//mutant:replace !reliedOn(p) => p.TTL > 0
 	if gone && !reliedOn(p) {

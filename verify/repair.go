@@ -47,10 +47,7 @@ func (v *verifier) reseal(ctx context.Context, s state.Seal) error {
 		return err
 	default:
 		// guard:reseal-sound. A repair of a lost seal replaces damaged bytes only, and never a sound
-		// object. Without this check: a lifecycle rule deletes the seal of slot 1/4; zombie Z, the
-		// leader of epoch 1, wakes up, creates its next object in slot 1/4, and acknowledges its
-		// records; the repair overwrites this object; nobody learns any more which records Z has
-		// acknowledged.
+		// object.
 		//
 		//mutant:replace derr == nil && => derr != nil &&
 		there, derr := frame.DecodeHeader(found)

@@ -79,11 +79,8 @@ func (c *Candidate) step(now clock.Instant, ev Event, report **Report) Action {
 	case Gone:
 		return c.list()
 	case Unreadable:
-		// guard:junk-listed. A candidate that reads an unreadable lock lists the locks again. It gives
-		// up only when the newest lock of three listings in a row was unreadable. Without this check: A
-		// lists lock 7 as the newest; lock 8 follows, and lock 7 is pruned; a late create of lock 7 by
-		// candidate Z, whose newer program writes a format unknown to A, lands in the hole; A cannot
-		// read it, and gives up, although lock 8 is sound.
+		// guard:junk-listed. A candidate that reads an unreadable lock lists the locks again, and gives
+		// up only when the newest lock of three listings in a row was unreadable.
 		//
 		//mutant:replace c.unread > 2 => c.unread > 0
 		if c.unread++; c.unread > 2 {
@@ -122,10 +119,7 @@ func (c *Candidate) woke(now clock.Instant) Action {
 	case c.lock.Epoch == 0,
 		c.cfg.Observe && c.lock.State == Expired,
 		// guard:stale-lock. A candidate that last saw its lock more than a validity ago lists the locks
-		// before it reads again. Without this check: B sees lock 7, and sleeps; locks up to 12 follow,
-		// and lock 7 is pruned; a late copy of the create of lock 7 lands in the hole; B reads this
-		// copy, waits a validity until it lapses, deposes it, and creates lock 8 in another hole; only
-		// then B learns that lock 12 is the newest.
+		// before it reads again.
 		//
 		//mutant:replace now.Sub(c.seen) > c.lock.Validity, =>
 		now.Sub(c.seen) > c.lock.Validity,

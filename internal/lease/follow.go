@@ -50,10 +50,7 @@ func (c *Candidate) onGot(now clock.Instant, ev Event, report **Report) Action {
 	followed := old.Epoch == ev.Lock.Epoch
 	c.raced = followed && old.State != Expired && ev.Lock.State == Expired && now >= c.Lapse()
 	c.lock, c.first, c.seen = ev.Lock, now, now
-	// guard:jitter. Each candidate waits a random time of its own before it deposes a lapsed lock.
-	// Without this delay: a leader crashes; all candidates that first read the lock's last version at
-	// the same moment find it lapsed at the same moment; all send their swap at once; one swap is
-	// applied, and every other candidate has sent a refused request, and reads the lock again.
+	// tuning:jitter. Each candidate waits a random time of its own before it deposes a lapsed lock.
 	//
 	//mutant:replace c.cfg.Random() => 0
 	c.jitter = time.Duration(c.cfg.Random() * float64(c.lock.Validity) / 20)
@@ -67,18 +64,13 @@ func (c *Candidate) onGot(now clock.Instant, ev Event, report **Report) Action {
 	switch {
 	case !followed:
 		// guard:listed-version. A lock that a GET has returned counts as the newest only if the listing
-		// before it showed the same object version. Without this check: B lists lock 7 as the newest;
-		// lock 8 follows, and lock 7 is pruned; a late copy of C's create of lock 7, which was refused
-		// long ago, lands in the hole; B's GET returns C's lock; B reports C as the leader.
+		// before it showed the same object version.
 		//
 		//mutant:replace c.lock.Version == c.listed => true
 		c.confirmed = c.lock.Version == c.listed
 	case old.Holder != c.lock.Holder, c.cfg.Observe && old.State != c.lock.State:
 		// guard:newest-listed. If a known lock shows another holder, this is reported only after a
-		// listing shows the lock as the newest. An observer does the same if the lock shows another
-		// state. Without this check: an observer has read lock 7 of A, and waits until its next read; B
-		// leads with lock 8, and prunes lock 7; a late copy of C's create of lock 7 lands in the hole;
-		// the observer reads it, and reports C as the leader.
+		// listing shows the lock as the newest.
 		//
 		//mutant:replace c.confirmed = false => c.confirmed = true
 		c.confirmed = false
@@ -108,26 +100,17 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 		return c.expired(now, age)
 	}
 	// guard:lapse. A lock has lapsed when this candidate has seen one object version of the lock for a
-	// whole validity. The time counts from after the response that first showed this version, by the
-	// candidate's own clock. Without a whole validity: A's heartbeat is slow; B finds A's lock lapsed
-	// too early, and swaps it before the heartbeat arrives; B leads, and A believes until its own
-	// deadline that it leads.
+	// whole validity.
 	//
 	//mutant:replace >= c.lock.Validity => >= c.lock.Validity/2
 	unchanged := same && now.Sub(c.first) >= c.lock.Validity
 	// guard:shortcut. A candidate need not watch a lock for a whole validity if the store's own times
-	// show that the lock has lapsed: Date is at least the validity plus 5 s after Last-Modified. Both
-	// times come from one response of the store, so the clock of this machine does not matter. Without
-	// the 5 s: A leads; the server that dates B's response is some seconds ahead of the one that dated
-	// A's lock; to B this lock seems lapsed; B deposes it, and leads beside A.
+	// show that the lock has lapsed: Date is at least the validity plus 5 s after Last-Modified.
 	//
 	//mutant:replace c.lock.Validity+shortcutGrace => c.lock.Validity
 	old := age != nil && age.Since >= c.lock.Validity+shortcutGrace
-	// guard:reclaim-once. A candidate with the option Reclaim deposes a lock of its own name at once.
-	// It does so only if this is the first lock that it has read: a later one belongs to a live
-	// process. Without this check: two live processes have the name B by mistake; the first one waits
-	// for the holder of lock 7; the second one wins lock 8; the first one takes it for its own dead
-	// predecessor, and deposes lock 8.
+	// guard:reclaim-once. A candidate with the option Reclaim deposes a lock of its own name at once,
+	// but only if this is the first lock that it has read.
 	//
 	//mutant:replace !c.looked && c.lock.Holder => c.lock.Holder
 	dead := c.cfg.Reclaim && !c.looked && c.lock.Holder == c.cfg.Identity
@@ -142,9 +125,7 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 		return c.idle(now)
 	case lapsed:
 		// guard:depose-first. A candidate swaps a lapsed lock to expired before it creates the next
-		// lock. After that swap, every heartbeat of the old holder is refused. Without this swap: A
-		// leads with lock 7; A's VM is frozen, and its clock with it; B finds lock 7 lapsed, creates
-		// lock 8, and leads; A thaws, and renews lock 7; both believe that they lead.
+		// lock.
 		//
 		//mutant:replace Action{Op: Depose, Epoch: c.lock.Epoch, Known: c.lock.Version, Nonce: c.cfg.Nonce(), Dead: dead} => c.create()
 		return Action{Op: Depose, Epoch: c.lock.Epoch, Known: c.lock.Version, Nonce: c.cfg.Nonce(), Dead: dead}

@@ -49,11 +49,8 @@ func (l *Leader) Deadline() clock.Instant { return l.deadline }
 
 // Held is until when no successor can lead unless a heartbeat is applied.
 //
-// guard:held-ends. Held says how long no successor can lead. It is in the past for a leader whose lock
-// was deposed without a wait, or that has released its lock, whatever its deadline was. Without this: A
-// has 10 s left; an operator deposes A, and lets B lead at once; A's heartbeat is refused; A's work
-// takes long to stop, and asks Held how long it may still run; Held says 10 s, and A's work runs beside
-// B's.
+// guard:held-ends. Held is in the past for a leader whose lock was deposed without a wait, or that has
+// released its lock, whatever its deadline was.
 //
 //mutant:replace if l.over { => if l.released {
 func (l *Leader) Held() clock.Instant {
@@ -117,9 +114,7 @@ func (l *Leader) expire(now clock.Instant) {
 	case l.cause.Lost() || l.over:
 	case now >= l.deadline:
 		// guard:own-deadline. At its deadline a leader's term is lost, and the context of its work is
-		// cancelled, also if the leader has announced that it will leave (draining). Without this: A is cut off from the store, so its
-		// heartbeats are neither applied nor refused; B deposes A, and leads; nothing cancels A's work,
-		// which goes on beside B's.
+		// cancelled, also if the leader has announced that it will leave (draining).
 		l.lose(ByExpiry)
 	case l.cause == "" && l.cfg.StallAfter > 0 && now.Sub(l.progress) >= l.cfg.StallAfter:
 		l.lose(ByStall)
@@ -201,8 +196,7 @@ func (l *Leader) next(now clock.Instant) *Write {
 		return nil
 	}
 	// guard:release-last. A leader that resigns releases its lock only when it was told that its work
-	// has ended. Without this check: A resigns, and A's work takes long to stop; A's lock is released
-	// at once; B, which has waited for it, leads within moments; A's work runs beside B's.
+	// has ended.
 	//
 	//mutant:replace l.workDone && =>
 	release := l.resigning && l.workDone && l.cause != ""

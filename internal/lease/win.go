@@ -45,9 +45,7 @@ func (c *Candidate) create() Action {
 	if c.won.Epoch < c.cfg.MinEpoch {
 		// guard:milestone. A candidate whose MinEpoch is above the next epoch first creates the next
 		// lock as a milestone: it is expired from the beginning, and names MinEpoch as the epoch after
-		// it. Without it: A and B find lock 7 expired; A creates lock 8, sees no higher lock, and
-		// leads; B, with MinEpoch 100, creates lock 100, and leads too; candidates follow only the
-		// newest lock, so nobody deposes lock 8, and A renews it for ever.
+		// it.
 		//
 		//mutant:replace c.won.Next = c.cfg.MinEpoch => c.won.Epoch = c.cfg.MinEpoch
 		c.won.Next = c.cfg.MinEpoch
@@ -57,11 +55,8 @@ func (c *Candidate) create() Action {
 
 // confirm swaps the created lock once, with a fresh nonce: see the guard win-swap.
 func (c *Candidate) confirm(now clock.Instant) Action {
-	// guard:confirm-rewrite. A candidate that has created a lock swaps it before it leads. It waits
-	// with the swap until the store allows another write of the key (Traits.MinRewrite). Without this
-	// wait: B swaps too early, and the store answers 429; B's retry is applied, but a swap that was
-	// sent twice does not count, because its first copy may still be in flight; so B swaps again, too
-	// early again; this repeats for ever.
+	// guard:confirm-rewrite. A candidate waits with the swap that confirms its new lock until the store
+	// allows another write of the key (Traits.MinRewrite).
 	if turn := c.wrote.Add(c.cfg.MinRewrite); now < turn {
 		c.confirming = true
 		return Action{Op: Wait, Until: turn}
@@ -80,12 +75,7 @@ func (c *Candidate) applied(now clock.Instant, ev Event) Action {
 			return c.list() // a milestone has no holder; every candidate sees it as the newest
 		}
 		c.won.Version, c.wrote = ev.Version, now
-		// guard:win-swap. A candidate that has created a lock swaps it once before it leads. Without
-		// this swap, on a store whose object versions are hashes of the contents: A's create of lock 7
-		// is sent twice; A sees no higher lock, and leads; A's VM is frozen, and its clock with it; B
-		// deposes lock 7, leads with lock 8, and prunes lock 7; the second copy of A's create lands in
-		// the hole, and brings A's version back; A thaws; its first heartbeat is applied, and A leads
-		// on beside B.
+		// guard:win-swap. A candidate that has created a lock swaps it once before it leads.
 		//
 		//mutant:replace return c.confirm(now) => c.sent, c.checking = ev.Sent, true; return Action{Op: List, After: c.won.Epoch - 1}
 		return c.confirm(now)
@@ -93,11 +83,7 @@ func (c *Candidate) applied(now clock.Instant, ev Event) Action {
 		c.won.Version, c.wrote, c.sent = ev.Version, now, ev.Sent
 		if !ev.Clean {
 			// guard:clean-swap. A candidate swaps the lock that it has created until one swap was sent
-			// once and answered. So no late copy can bring its version back. Without this check, on a
-			// store whose object versions are hashes of the contents: A's create of lock 7 and A's swap
-			// are each sent twice; A leads; A's VM is frozen, and its clock with it; B deposes lock 7,
-			// leads with lock 8, and prunes lock 7; the second copies of create and swap land in the
-			// hole; A thaws; its heartbeat is applied, and A leads on beside B.
+			// once and answered.
 			return c.confirm(now)
 		}
 		c.checking = true
@@ -112,22 +98,16 @@ func (c *Candidate) checked(now clock.Instant, ev Event) Action {
 	c.checking = false
 	switch {
 	case ev.Epoch > c.won.Epoch:
-		// guard:higher-lock. A candidate that has created a lock lists the locks before it leads.
-		// If it finds a higher lock, it does not lead. Without this check: B finds lock 7 expired,
-		// and is paused just before it creates lock 8; others lead with the locks 8 to 12, and lock
-		// 8 is pruned; B wakes up, and its create of lock 8 fills the hole; B leads in epoch 8
-		// beside the holder of lock 12; candidates watch only lock 12, so nobody deposes lock 8.
+		// guard:higher-lock. A candidate does not lead if a listing shows a higher lock than the one
+		// that it has created.
 		c.forget()
 		c.listed = ev.Version
 		return Action{Op: Get, Epoch: ev.Epoch}
 	case ev.Epoch < c.won.Epoch:
 		return Action{Op: Fail, Err: fmt.Errorf("%w: epoch %d", ErrVanished, c.won.Epoch)}
 	case now >= c.cfg.deadline(c.sent):
-		// guard:win-deadline. The deadline of a new leader counts from before the swap of its new lock.
-		// If it has passed before the leader begins, the candidate swaps the lock again. Without this
-		// check: B swaps its new lock, and is paused for longer than its validity; no other candidate
-		// is there; B wakes up, and reports that it leads; its term is over at the same moment, and its
-		// work is cancelled before it has begun.
+		// guard:win-deadline. If the deadline of a new leader has passed before it begins, the
+		// candidate swaps the lock again.
 		return c.confirm(now)
 	}
 	return Action{Op: Lead, Epoch: c.won.Epoch, Known: c.won.Version, Nonce: c.won.Nonce, Sent: c.sent}

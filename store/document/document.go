@@ -64,11 +64,8 @@ func sum(key string, before []byte) uint32 {
 
 // checkSum returns an error unless a document is as it was written, and under its own name.
 func checkSum(key string, body []byte) error {
-	// guard:document-sum. A document ends with a checksum of the last part of its key and of all bytes
-	// before the checksum. A document that does not fit its checksum is damaged. Without this check:
-	// the first empty slot is 24; a disk flips one bit in a manifest, and its hint says slot 26 instead
-	// of 22; an opener begins at slot 26, takes it for the tail, and acknowledges appends after it;
-	// readers stop at the empty slot 24.
+	// guard:document-sum. A document is damaged if it does not fit its checksum, of the last part of
+	// its key and of all bytes before the checksum.
 	//
 	//mutant:replace got != want => false
 	before, want, ok := cutSum(body)

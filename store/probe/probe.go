@@ -151,10 +151,7 @@ func (p *prober) key() string {
 
 // mutate makes one request that writes or deletes a key.
 //
-// guard:probe-pace. Between two writes of one key the probe waits for Traits.MinRewrite. Without
-// this pause: the probe creates a key in a GCS bucket, and at once lets its clients race to swap
-// it; the store takes one write of a key per second, and answers 429 to all of them; too few races
-// have a winner, so the probe of a good store ends without a result.
+// guard:probe-pace. Between two writes of one key the probe waits for Traits.MinRewrite.
 func (p *prober) mutate(ctx context.Context, key string, f func() error) error {
 	if last, ok := p.wrote[key]; ok {
 		//mutant:replace p.rewrite - p => 0*p.rewrite - p
