@@ -38,10 +38,10 @@ func TestFoldsEdits(t *testing.T) {
 // A file that nobody committed stays as long as somebody could, and what is committed stays at any
 // rate.
 //
-// guard:orphan-files. Then the newest manifest has every edit of that epoch, and no edit of another
-// epoch adds the file. Without this check: a leader uploads a file, and has not committed its edit yet;
-// a compactor finds that the table does not have the file, and deletes it; the leader's edit adds the
-// file to the table, and readers do not find it.
+// guard:orphan-files. When an epoch is sealed and folded, the newest manifest has every edit of that
+// epoch, and no edit of another epoch adds the file. Without this check: a leader uploads a file, and
+// has not committed its edit yet; a compactor finds that the table does not have the file, and deletes
+// it; the leader's edit adds the file to the table, and readers do not find it.
 //
 // guard:orphan-live. Without this check: an edit of epoch 1 adds file f to the table, and epoch 1 is
 // sealed and folded; a compactor deletes file f as an orphan of epoch 1; readers of the table do not

@@ -132,11 +132,11 @@ func TestPinRacesPrune(t *testing.T) {
 // was after the floor of its version, or another version is pinned. guard:pin-after-start.
 //
 // guard:start-before-pins. A snapshot of the end of the log pins the newest version, and finds the
-// records after this version's floor through later manifests. The reader does it the other way round:
-// it creates its pin, reads the start, and gives the pin up if the start is after the floor. So one of
-// the two sees the other. Without this listing: a compactor lists the pins; a reader pins version 5,
-// and reads the old start; the compactor publishes the new start, and drops segments after version 5's
-// floor; the snapshot lacks their records.
+// records after this version's floor through later manifests. Its reader creates the pin, then reads
+// the start, and gives the pin up if the start is after the floor. So either this listing shows the
+// pin, or the reader sees the new start. Without this listing: a compactor lists the pins; a reader
+// pins version 5, and reads the old start; the compactor publishes the new start, and drops segments
+// after version 5's floor; the snapshot lacks their records.
 //
 // guard:pinned-start. A snapshot of the end of the log finds the records after the floor of its version
 // through the newest manifest. Without this bound: a snapshot pins version 5, whose floor is at record

@@ -163,10 +163,10 @@ func TestHandOverIsBounded(t *testing.T) {
 // starts it has promised that the one before is dead. If two live ones have one name, the
 // later one wins, once.
 //
-// guard:reclaim-first. An elector with the option Reclaim does that because the holder should be its
-// dead predecessor. Without this check: two live processes, P and Q, are both called B by mistake; P
-// leads; Q starts, and deposes P; P campaigns again, reads a lock of the name B, and deposes Q; Q does
-// the same; neither leads for long.
+// guard:reclaim-first. An elector with the option Reclaim deposes a lock of its own name because the
+// holder should be its dead predecessor. Without this check: two live processes, P and Q, are both
+// called B by mistake; P leads; Q starts, and deposes P; P campaigns again, reads a lock of the name B,
+// and deposes Q; Q does the same; neither leads for long.
 func TestReclaim(t *testing.T) {
 	reclaim := func(o *leader.Options) { o.Reclaim = true }
 	inWorld(t, func(w *world) {

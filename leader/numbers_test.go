@@ -169,8 +169,8 @@ func TestRequestsAMinute(t *testing.T) {
 // A leader whose clock is 5 % slow, and is cut off, believes no longer that it leads when a candidate follows
 // whose clock is 5 % fast, and that reads the lock often. The margin of a tenth covers both.
 //
-// guard:rate-margin. That covers clocks whose rates are wrong by up to 5 % each: 0.9 / 0.95 < 1 / 1.05.
-// Without this margin: A's clock is slow, and B's is fast; A is cut off from the store; B sees no
+// guard:rate-margin. A tenth covers clocks whose rates are wrong by up to 5 % each: 0.9 / 0.95 < 1 /
+// 1.05. Without this margin: A's clock is slow, and B's is fast; A is cut off from the store; B sees no
 // heartbeat for 15 s, and leads; by A's clock only 14 s have passed, so A believes that it leads.
 func TestRatesOfClocks(t *testing.T) {
 	inWorld(t, func(w *world) {

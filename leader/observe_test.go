@@ -128,9 +128,9 @@ func TestObserveLapse(t *testing.T) {
 // released, succeeded and pruned, and a late request puts a lock into the hole. The
 // observer must not report that one.
 //
-// guard:newest-listed. An observer does the same if the lock shows another state. Without this check:
-// an observer has read lock 7 of A, and waits until its next read; B leads with lock 8, and prunes lock
-// 7; a late copy of C's create of lock 7 lands in the hole; the observer reads it, and reports C as the
+// guard:newest-listed. An observer lists, too, if the lock shows another state. Without this check: an
+// observer has read lock 7 of A, and waits until its next read; B leads with lock 8, and prunes lock 7;
+// a late copy of C's create of lock 7 lands in the hole; the observer reads it, and reports C as the
 // leader.
 func TestObserverIsNotFooledByAHole(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -18,10 +18,10 @@ import (
 // compactor took the pin away meanwhile. It counts from before the last renewal was sent, and does not
 // wait for the one that hangs. What is left of the pin is removed all the same.
 //
-// guard:pin-late. The time counts from before the last confirmed renewal was sent; a timer ends it.
-// Without this timer: a snapshot's holder cannot reach the store for that time; a compactor expires the
-// pin, and deletes file f; the holder reaches the store again, and opens file f before its next
-// renewal; it does not find file f, and reports damage in a sound log.
+// guard:pin-late. The time of a pin counts from before the last confirmed renewal was sent; a timer
+// ends it. Without this timer: a snapshot's holder cannot reach the store for that time; a compactor
+// expires the pin, and deletes file f; the holder reaches the store again, and opens file f before its
+// next renewal; it does not find file f, and reports damage in a sound log.
 func TestPinNotRenewed(t *testing.T) {
 	const ttl = 30 * time.Second
 	inTable(t, 0, func(w *table) {

@@ -255,9 +255,10 @@ func TestSnapshotIsHeld(t *testing.T) {
 // T28: a snapshot whose pin is expired says so. It goes on with what is left, at the same
 // offsets, and fails with a clear error where nothing is.
 //
-// guard:read-held. That has the same records at the same offsets. Without this rule: a snapshot's pin
-// is expired; a compactor merges segments, and deletes the old ones; the snapshot's stream asks for an
-// old segment again and again, and never ends, although every record is still in the log.
+// guard:read-held. The newest manifest has the same records at the same offsets. Without this rule: a
+// snapshot's pin is expired; a compactor merges segments, and deletes the old ones; the snapshot's
+// stream asks for an old segment again and again, and never ends, although every record is still in the
+// log.
 func TestT28_PinLost(t *testing.T) {
 	inTable(t, 0, func(w *table) {
 		w.story(func(int) { w.compact(8) })

@@ -27,11 +27,11 @@ import (
 // credentials expire; A's second request gets 403, and A reports that nothing was written; the first
 // request is applied after all.
 //
-// guard:resend. A late first request then finds its equal, and changes nothing. Without this rule: A's
-// create of lock 8 times out, and the key is absent; A takes its create for refused, finds no lock 8 in
-// a listing, and stops with an error; the create is applied after all; B waits until lock 8 lapses,
-// although nobody leads. A swap of an absent key is refused, because the object that it was to replace
-// is gone.
+// guard:resend. If the same bytes are sent again, a late first request finds its equal, and changes
+// nothing. Without this rule: A's create of lock 8 times out, and the key is absent; A takes its create
+// for refused, finds no lock 8 in a listing, and stops with an error; the create is applied after all;
+// B waits until lock 8 lapses, although nobody leads. A swap of an absent key is refused, because the
+// object that it was to replace is gone.
 func TestDecide(t *testing.T) {
 	datadriven.RunTest(t, "testdata/decide.txt", func(t *testing.T, d *datadriven.TestData) string {
 		if d.Cmd != "create" && d.Cmd != "swap" {

@@ -159,9 +159,10 @@ func (c *stopClock) Wall() time.Time {
 // The writer is stopped while an object is being encoded. It is not sent any more, so it is certainly
 // lost; the one before it is unknown.
 //
-// guard:never-sent. So are all slots after it, even applied ones: the chain does not pass an empty
-// slot, and a successor seals it. Without this check: the writer is halted before its first request for
-// slot 5; the appends of slot 5 are reported as unknown, although they are certainly not in the log.
+// guard:never-sent. All slots after it are reported so too, even applied ones: the chain does not pass
+// an empty slot, and a successor seals it. Without this check: the writer is halted before its first
+// request for slot 5; the appends of slot 5 are reported as unknown, although they are certainly not in
+// the log.
 func TestStoppedBeforeSending(t *testing.T) {
 	for _, how := range []string{"until", "fenced"} {
 		t.Run(how, bubbled(func(t *testing.T, e *env) {

@@ -115,9 +115,10 @@ func TestCommitFiles(t *testing.T) {
 
 // What does not fit is told before anything is written, and the writer goes on.
 //
-// guard:edit-epoch. The error names both epochs. Without this check: an application adds a file of
-// epoch 1 through the writer of epoch 2; the edit is refused all the same, because that writer has not
-// created the file; the error does not say that the file is too old, and must be written again.
+// guard:edit-epoch. The error names the epochs of the file and of the writer. Without this check: an
+// application adds a file of epoch 1 through the writer of epoch 2; the edit is refused all the same,
+// because that writer has not created the file; the error does not say that the file is too old, and
+// must be written again.
 //
 // guard:edit-complete. Without this check: the writer knows no size and no checksum of other files, and
 // compares the edit with zeros, which fit an empty file; the Close of the empty file f fails; an

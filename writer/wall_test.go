@@ -237,7 +237,7 @@ func TestBackstopOfTheWallIsDenied(t *testing.T) {
 // floor, so the opener goes on after slot 5; its first object has an offset that the chain has passed,
 // and readers report damage.
 //
-// guard:open-folded. That seal is the opener's, and the epoch begins after no other seal of the same
+// guard:open-folded. Such a seal is the opener's, and its epoch begins after no other seal of the same
 // wall. Without this check: B seals slot 1/9 for epoch 3; a compactor folds this seal at once, so the
 // floor is 3/1; B reads the manifest, finds that the floor has passed its seal, and begins again; the
 // floor is in epoch 3 already, so B believes that it is fenced, and gives up.

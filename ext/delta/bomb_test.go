@@ -94,6 +94,11 @@ func flat(columns, groups int, change func(*format.FileMetaData)) format.FileMet
 
 // A footer claims more than it has, or has what takes far more memory than bytes. There is an error, or
 // little is allocated.
+//
+// guard:delta-footer-lengths. The library allocates what a length claims. Without this check: somebody
+// commits a file of 27 bytes, whose footer claims a schema of 2 billion elements; the publisher reads
+// it, and the process runs out of memory, which no recover catches; each publisher of that table ends
+// in the same way, and none says which file it was.
 func TestFooterBombs(t *testing.T) {
 	if !inChild(t) {
 		return
@@ -331,6 +336,11 @@ func bombs(t *testing.T) map[string][]byte {
 
 // A checkpoint claims more than it has, or unpacks to far more. It cannot be read, and the error names
 // it.
+//
+// guard:delta-unpacked. A publisher adds up what the pages of a checkpoint say that they unpack to, and
+// what their values take, before it unpacks each. Without this check: somebody who can write to the
+// Delta log, but not to the logs, creates a checkpoint of 138 KB that unpacks to 2 GB; each publisher
+// that begins reads it before it can compare it with a commit, and the process runs out of memory.
 func TestCheckpointBombs(t *testing.T) {
 	if !inChild(t) {
 		return

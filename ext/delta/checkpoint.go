@@ -115,10 +115,8 @@ func encodeCheckpoint(s *state, since int64) ([]byte, error) {
 	if err := errors.Join(failed, w.Close()); err != nil {
 		return nil, fmt.Errorf("delta: the checkpoint of version %d: %w", s.version, err)
 	}
-	// guard:delta-checkpoint-read. A publisher reads a checkpoint before it writes it: one that takes more
-	// than a checkpoint may take is not written, and log cleanup keeps what is before it. Without this
-	// check: a table has 500 partition columns and a million files; the publisher writes a checkpoint, and
-	// a week later deletes the commits before it; nobody can read the checkpoint, or the table.
+	// guard:delta-checkpoint-read. A publisher reads a checkpoint before it writes it: one that takes
+	// more than a checkpoint may take is not written, and log cleanup keeps what is before it.
 	//
 	//mutant:replace readable(b.Bytes()) => error(nil)
 	if err := readable(b.Bytes()); err != nil {

@@ -446,11 +446,8 @@ func (t *thrift) pageField(h *pageHeader, id int, typ byte) (err error) {
 
 // unpack unpacks a page.
 //
-// guard:delta-unpacked. A publisher adds up what the pages of a checkpoint say that they unpack to,
-// and what their values take, before it unpacks each. It reads a checkpoint only if that sum is below
-// a bound, which grows with the object up to 2 GiB. Without this check: somebody who can write to the Delta log, but not to
-// the logs, creates a checkpoint of 138 KB that unpacks to 2 GB; each publisher that begins reads
-// it before it can compare it with a commit, and the process runs out of memory.
+// guard:delta-unpacked. A publisher reads a checkpoint only if what it unpacks to, by what its pages
+// say, is below a bound, which grows with the object up to 2 GiB.
 //
 //mutant:replace err := f.pay(2 * size); err != nil => false
 func (f *parquetFile) unpack(codec int64, b []byte, size int64) (out []byte, err error) {

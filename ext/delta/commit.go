@@ -43,9 +43,7 @@ func decodeCommit(key string, body []byte) ([]action, error) {
 	if err != nil {
 		return nil, wrong(1, err)
 	}
-	// guard:delta-commit-ours. The actions of a commit are decoded only if its first line is ours. Without
-	// this check: somebody who can write to the Delta log, but not to the logs, creates a commit of millions
-	// of lines; each publisher decodes them all, and only then finds that the commit proves nothing.
+	// guard:delta-commit-ours. The actions of a commit are decoded only if its first line is ours.
 	//
 	//mutant:replace !ours => !ours && len(info) > len(body)
 	if !ours {
@@ -110,11 +108,8 @@ func decodeHead(body []byte) (info []action, ours bool, err error) {
 
 // affordable checks that the lines of a commit can be decoded in a bounded amount of memory.
 //
-// guard:delta-commit-memory. A publisher adds up what the actions of a commit take in memory before it decodes
-// them. It reads the commit only if that sum is in proportion to the object, and below a bound. Without this
-// check: somebody who can write to the Delta log creates a commit of 64 MiB. After a first line like ours it
-// has one list of 32 million numbers. Each publisher that reads it takes 2 GiB, and a larger one ends the
-// process.
+// guard:delta-commit-memory. A publisher reads a commit only if the memory that its actions take is in
+// proportion to the object, and below a bound.
 //
 //mutant:replace afford < 0 => false
 func affordable(body []byte, wrong func(line int, err error) error) error {

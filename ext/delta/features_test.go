@@ -41,6 +41,10 @@ func (k *lake) actions(v int64, kind string) (all []map[string]any) {
 
 // A rewritten file is no change of data if all that it replaces were published. If one was not, and the
 // edits are folded away, it is one.
+//
+// guard:delta-rewrite. Without this check: edit 4 adds file F; edit 5 replaces F by G, which has the
+// same rows; one Delta version publishes both edits, so it adds only G; G is marked as no change of
+// data; programs that follow the table's changes skip G, and never get the rows.
 func TestRewrites(t *testing.T) {
 	for name, unpublished := range map[string]bool{"all were published": false, "one was not": true} {
 		t.Run(name, func(t *testing.T) {
@@ -114,6 +118,12 @@ func (k *lake) read(key string) []order {
 
 // A publisher is so late that edits share a version, and some of them rewrite files. A program that
 // follows the table's changes gets each row once.
+//
+// guard:delta-rewrite-run. One Delta version may publish several edits. Without this rule: file F1 is
+// published; edit 2 adds F2, and edit 3 replaces F1 and F2 by G, which has the rows of both; one
+// version publishes both edits, so it removes F1 and adds G; the rows of F2 are new, so all of G is
+// marked as a change of data; programs that follow the table's changes get the rows of F1 a second
+// time.
 func TestRewritesOfALatePublisher(t *testing.T) {
 	for name, rewrites := range map[string]func(k *lake, published []string, fresh string){
 		"one input was published": func(k *lake, old []string, fresh string) { k.rewrite(old[0], fresh) },
@@ -171,6 +181,10 @@ func TestRewritesOfALatePublisher(t *testing.T) {
 }
 
 // New columns come in a version of their own, before the files that have them.
+//
+// guard:delta-schema-grows. Without this rule: logs S and T are published as one table; S gets a file
+// with the new column price, and a publisher adds it to the schema; T gets a file with the new column
+// color, and its publisher creates a schema with T's columns only; engines no longer show any price.
 func TestEvolution(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		p := k.publisher(nil, nil)
@@ -542,6 +556,10 @@ func TestOptions(t *testing.T) {
 }
 
 // Partition values are checked by their column's type, and an empty one is null.
+//
+// guard:delta-partition-value. Without this check: a file has the day "tomorrow", and the column is a
+// date; the Delta version that adds the file is created; engines cannot parse the value, and fail when
+// they read the table.
 func TestPartitionValues(t *testing.T) {
 	for typ, c := range map[string]struct{ good, bad []string }{
 		"date":         {[]string{"2026-11-23", ""}, []string{"tomorrow", "2026-02-30"}},

@@ -42,6 +42,11 @@ func shared(t *testing.T, n int) (root store.Store, sources []delta.Source, all 
 }
 
 // The table comes after two Writers were opened. The one whose rows do not fit it commits nothing.
+//
+// guard:delta-fit-again. Without this check: two Writers of different logs are opened before the table
+// is there; the first commits a column id of whole numbers, and is published; the second commits a
+// column id of texts, which does not fit; its log is left out of the table until somebody removes the
+// file.
 func TestSchemaAtCommit(t *testing.T) {
 	for _, how := range []string{"commit", "finish", "a complete file"} {
 		t.Run(how, func(t *testing.T) {

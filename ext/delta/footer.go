@@ -163,10 +163,8 @@ func checkFooter(end []byte, size int64) error {
 		}
 		return t.skip(typ)
 	})
-	// guard:delta-footer-rows. A Parquet file is taken only if its footer tells as many rows as its row groups
-	// have together, and if all of these lie before the footer. Without this check: the footer of a file of
-	// 1,000 rows says 0; WriteParquet leaves the file out as one without rows, and returns no error; its caller
-	// deletes the original; no table ever has these rows.
+	// guard:delta-footer-rows. A Parquet file is taken only if its footer tells as many rows as its row
+	// groups have together, and if all of these lie before the footer.
 	//
 	//mutant:replace p.sum != p.rows => false
 	switch {
@@ -239,12 +237,8 @@ func decodeFooter(end []byte, size int64) (f *footer, err error) {
 			f, err = nil, fmt.Errorf("%v", r)
 		}
 	}()
-	// guard:delta-footer-lengths. Every list, text and level of a Parquet footer fits the bytes that are
-	// left, and all together fit a bound, before the Parquet library sees the footer. The library
-	// allocates what a length claims. Without this check: somebody commits a file of 27 bytes, whose
-	// footer claims a schema of 2 billion elements; the publisher reads it, and the process runs out of
-	// memory, which no recover catches; each publisher of that table ends in the same way, and none says
-	// which file it was.
+	// guard:delta-footer-lengths. Every list, text and level of a Parquet footer fits the bytes that
+	// are left, and all together fit a bound, before the Parquet library sees the footer.
 	//
 	//mutant:replace checkFooter(end, size) => error(nil)
 	if err := checkFooter(end, size); err != nil {

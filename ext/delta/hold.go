@@ -20,11 +20,8 @@ func pinName(table string) string { return "delta/" + table }
 // hold pins a version of the log for what is about to be published, if the one that the table
 // names is old. A pin on a version keeps all files that were live then or later.
 //
-// guard:delta-pin-first. Before a publisher creates a Delta version, a pin holds the manifest
-// version with which it read the log, or an older one. A pin keeps all files that were live in its
-// manifest version or later. Without this pin: a publisher reads the log, in which file F is live,
-// and pauses; an edit removes F; a compactor folds the edit, and deletes F after the grace period;
-// the publisher creates a Delta version that names F, and queries do not find F.
+// guard:delta-pin-first. Before a publisher creates a Delta version, a pin holds the manifest version
+// with which it read the log, or an older one.
 //
 //mutant:replace w.r.Pin(ctx, name, w.table.Version(), 0) => manifest.Pin{Key: "none", Version: w.table.Version()}, error(nil)
 func (p *Publisher) hold(ctx context.Context, w *work) error {
@@ -32,11 +29,7 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 	name := pinName(p.state.meta.ID)
 	if w.pin.Key != "" && (w.pin.Name != name || w.pin.Version > w.table.Version() || known && w.pin.Version <= old.Manifest) {
 		// guard:delta-pin-named. A publisher releases a pin of its own at once only if no Delta version
-		// can name it. Without this check: publisher A pins manifest 9, and creates Delta version 2,
-		// which names it; the create is applied, but A's caller gives up before the answer; A reads that
-		// the table names manifest 9 already, and releases its pin; an edit removes file F, and is
-		// folded; version 1 leaves the retention, so the older pin is released too; a compactor deletes
-		// F, which version 2 names.
+		// can name it.
 		//
 		//mutant:replace if !w.named { => if true {
 		if !w.named {
@@ -92,11 +85,8 @@ func (s *source) release(ctx context.Context, pin manifest.Pin) error {
 
 // renew returns a step without an edit if the hold of a source must move and no edit moves it.
 //
-// guard:delta-idle-hold. Each Delta version names a pinned manifest for each log. If a log has no
-// new edit, and that pin is older than the retention, a publisher pins a newer manifest. It then
-// creates a Delta version without an edit. Without this rule: a log gets records every day, and no
-// edit for a year; its compactor drops old records; the table's pin is a year old, and keeps all
-// dropped records in the store.
+// tuning:delta-idle-hold. If a log has no new edit, and the pin that the table names is older than the
+// retention, a publisher pins a newer manifest, and names it in a version without an edit.
 //
 //mutant:replace age < retention => age < 1000*retention
 func (p *Publisher) renew(s *source) []step {
@@ -149,20 +139,13 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	}
 	retention := retentionOf(p.state.meta, p.opts.Retention)
 	// guard:delta-tidy-newest. The search for the oldest version within the retention begins at the
-	// newest version of the same listing, not at one that the publisher knows. Without this rule: a
-	// publisher knows version 8 and sleeps; others publish up to 300 and delete version 8; a zombie
-	// pins the newest manifest, and creates another version 8 in the hole, and its checkpoint; the
-	// publisher wakes, takes this version for the oldest, and releases the pins of older manifests;
-	// versions 200 to 300 name these; a compactor deletes files that version 300 has.
+	// newest version of the same listing, not at one that the publisher knows.
 	//
 	//mutant:replace first := l.high => first := p.state.version
 	first := l.high
 	for v := first - 1; v >= 0; v-- {
 		// guard:delta-inside. A Delta version is kept until the retention has passed since the next
-		// version was created, by the store's time. Without this rule: the retention is seven days, and
-		// version 7 is the newest for eight days; an edit removes file F, and is folded; a publisher
-		// creates version 8; version 7 is older than seven days, so its pin is released; a compactor
-		// deletes F; a query that began on version 7 just before does not find F.
+		// version was created, by the store's time.
 		//
 		//mutant:replace l.commits[v+1], retention => l.commits[v], retention
 		if !inside(l.commits[v+1], retention) {
@@ -185,12 +168,8 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	p.needed = manifests
 	// What cannot be let go of in one log keeps nobody from the others.
 	err = p.unpin(ctx, p.sources, retention)
-	// guard:delta-clean. Log cleanup deletes only what is before a Delta checkpoint that it has read and
-	// found right. From that one the oldest Delta version within the retention can be computed. A newer
-	// checkpoint may be another program's, and wrong. Without this check: the oldest version within the retention is 250;
-	// checkpoint 100 is right, and checkpoint 200 does not fit its commit; cleanup deletes all
-	// commits and checkpoints before version 250; nothing is left from which version 250 can be
-	// computed, so no publisher can read the table any more.
+	// guard:delta-clean. Log cleanup deletes only what is before a Delta checkpoint that it has read
+	// and found right.
 	//
 	//mutant:replace l, base) => l, lastCheckpoint{Version: max(base.Version, first)})
 	return errors.Join(err, p.table.clean(ctx, l, base))
@@ -313,11 +292,7 @@ func (p *Publisher) unpinOne(ctx context.Context, s *source, oldest uint64, ever
 			continue
 		}
 		// guard:delta-unpin. Cleanup releases a pin of the table only if its manifest version is below
-		// the one that the oldest Delta version within the retention names. Without this check:
-		// publisher A pins manifest 9, and is about to create a Delta version that names it; publisher B
-		// cleans up, and releases all pins of the table but its own; an edit removes file F, and a
-		// compactor deletes F; A's create is applied, and its version names F. All pins of a table have
-		// one name, so each pin is released by its key.
+		// the one that the oldest Delta version within the retention names.
 		//
 		//mutant:replace pin.Version < oldest => pin.Version < oldest+1000
 		if pin.Version < oldest {
@@ -345,11 +320,8 @@ func (t *table) clean(ctx context.Context, l *listing, base lastCheckpoint) erro
 	if len(keys) == 0 {
 		return nil
 	}
-	// guard:delta-hint-first. The object _last_checkpoint tells engines the newest Delta checkpoint.
-	// Log cleanup deletes nothing until _last_checkpoint names the checkpoint that stays, or a newer
-	// one. Without this check: a publisher writes the checkpoint of Delta version 200, and dies
-	// before it swaps _last_checkpoint; cleanup deletes the checkpoint of version 100, which
-	// _last_checkpoint still names; engines that start there cannot read the table.
+	// guard:delta-hint-first. Log cleanup deletes nothing until _last_checkpoint names the checkpoint
+	// that stays, or a newer one.
 	//
 	//mutant:replace t.point(ctx, base); err != nil || !moved => true, error(nil); err != nil || !moved
 	if moved, err := t.point(ctx, base); err != nil || !moved {

@@ -24,6 +24,12 @@ func isCommit(op faultstore.Op) bool {
 
 // A publisher's caller gives up while a version is being created. The version is there all the
 // same, and it names the publisher's pin: the publisher does not release that pin.
+//
+// guard:delta-pin-named. Without this check: publisher A pins manifest 9, and creates Delta version 2,
+// which names it; the create is applied, but A's caller gives up before the answer; A reads that the
+// table names manifest 9 already, and releases its pin; an edit removes file F, and is folded; version
+// 1 leaves the retention, so the older pin is released too; a compactor deletes F, which version 2
+// names.
 func TestPinOfAnUnknownCreate(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		st := faultstore.New(k.Mem, &faultstore.Options{Clock: clock.Go()})
@@ -76,6 +82,16 @@ func TestPinOfAnUnknownCreate(t *testing.T) {
 
 // A log is taken out of the table while a publisher is about to publish it, for the first time or
 // again. Nothing is published after that, and no pin is left that would hold the log for ever.
+//
+// guard:delta-pin-first. A pin keeps all files that were live in its manifest version or later. Without
+// this pin: a publisher reads the log, in which file F is live, and pauses; an edit removes F; a
+// compactor folds the edit, and deletes F after the grace period; the publisher creates a Delta version
+// that names F, and queries do not find F.
+//
+// guard:delta-farewell. Another publisher's create of that Delta version is refused, and that publisher
+// reads that the log was taken out. Without this version: publisher A has pinned a log, and is about to
+// publish it for the first time; B unpublishes the log, and releases all pins; A's create is applied;
+// no pin holds the files that it names, so a compactor may delete them.
 func TestUnpublishWhileOthersPublish(t *testing.T) {
 	pins := func(op faultstore.Op) bool { return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, "pin/") }
 	for name, fits := range map[string]func(faultstore.Op) bool{

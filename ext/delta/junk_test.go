@@ -21,9 +21,13 @@ func cut(st *faultstore.Store, client string) {
 	})
 }
 
-// guard:delta-listed. A publisher sleeps between the listing of a load and its GET of version 2.
-// Meanwhile the version is deleted, and somebody who dies creates another one in the hole. What the
-// publisher reports is in the table.
+// A publisher sleeps between the listing of a load and its GET of version 2. Meanwhile the version is
+// deleted, and somebody who dies creates another one in the hole. What the publisher reports is in the
+// table.
+//
+// guard:delta-listed. Without this check: a publisher lists the Delta log, whose newest version is 8,
+// and sleeps; others publish up to 300 and delete version 8; a zombie creates another version 8 in the
+// hole; the publisher reads that, and reports what nobody else reads.
 func TestVersionThatWasListedIsReplaced(t *testing.T) {
 	inRivalry(t, func(t *testing.T, r *rivals) {
 		const key = "_delta_log/00000000000000000002.json"
@@ -55,9 +59,15 @@ func TestVersionThatWasListedIsReplaced(t *testing.T) {
 	})
 }
 
-// guard:delta-tidy-newest. A publisher sleeps before it lets go of what is old. Meanwhile the version that
-// it knows is deleted, and somebody who dies creates another one in the hole, and a checkpoint
-// of that. Its hold is newer than those of the versions within the retention.
+// A publisher sleeps before it lets go of what is old. Meanwhile the version that it knows is deleted,
+// and somebody who dies creates another one in the hole, and a checkpoint of that. Its hold is newer
+// than those of the versions within the retention.
+//
+// guard:delta-tidy-newest. Without this rule: a publisher knows version 8 and sleeps; others publish up
+// to 300 and delete version 8; a zombie pins the newest manifest, and creates another version 8 in the
+// hole, and its checkpoint; the publisher wakes, takes this version for the oldest, and releases the
+// pins of older manifests; versions 200 to 300 name these; a compactor deletes files that version 300
+// has.
 func TestTidyAfterAVersionWasReplaced(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		open := func(name string) func() {

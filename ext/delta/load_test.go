@@ -100,6 +100,16 @@ func (k *lake) flip(key string) {
 
 // Whatever has happened to the Delta log, a publisher goes on from a sound state, or says what
 // is wrong and writes nothing.
+//
+// guard:delta-checkpoint. Without this check: another program writes a checkpoint of version 106, the
+// newest, that lacks the last six edits of a log; a publisher starts from it, and publishes these edits
+// a second time; programs that follow the table's changes get their rows twice; if they were published
+// one by one, they fit only the wrong checkpoint, so nobody can read the table from a right one.
+//
+// guard:delta-fits. A commit says how many files the table has after it, and has a checksum of the
+// whole state. Without this check: another program deletes the line of a file from a commit, and keeps
+// the first line, which has the checksum; a publisher goes on from there; the commit says that the
+// file's edit is published, so later Delta versions lack the file, which is live in its log.
 func TestDamage(t *testing.T) {
 	var small, large map[string][]byte
 	inLake(t, func(t *testing.T, k *lake) {
@@ -274,6 +284,11 @@ func TestForeignFiles(t *testing.T) {
 }
 
 // A table in a log's own store is that log's. An error names both logs, and what it advises helps.
+//
+// guard:delta-one-log. Without this check: an operator deletes a log, but not the folder with its
+// files, where the Delta log is too; a new log is created at that place, and published; the next Delta
+// version has the files of both logs, and queries read the rows of the deleted log among those of the
+// new one.
 func TestTableOfAnotherLog(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		p := k.publisher(nil, nil)
@@ -327,8 +342,14 @@ func commitRows[T any](k *lake, rows []T) (key string) {
 	return f.Key
 }
 
-// guard:delta-place. A log that was restored from a backup is not published to the same table, whether it has fewer
-// edits by now or more.
+// A log that was restored from a backup is not published to the same table, whether it has fewer edits
+// by now or more.
+//
+// guard:delta-place. A Delta version names the slot up to which a log is published, and the seal that
+// opened the slot's epoch. If the log's chain lacks them, it was restored from an older backup. Without
+// this check: edits 1 to 3 are published; the log is restored from a backup with edit 1, and gets two
+// other edits; the counts agree, so the publisher goes on with edit 4; the table has the files of the
+// lost edits.
 func TestRestored(t *testing.T) {
 	for _, edits := range []int{0, 1, 2, 3} {
 		for _, folded := range []bool{false, true} {

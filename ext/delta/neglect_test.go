@@ -35,9 +35,13 @@ func (k *lake) hint() int64 {
 	return last.Version
 }
 
-// guard:delta-hint-first. A publisher dies after it has written a checkpoint, and before
-// _last_checkpoint names it. Cleanup deletes the checkpoint before only when the hint names the
-// newer one.
+// A publisher dies after it has written a checkpoint, and before _last_checkpoint names it. Cleanup
+// deletes the checkpoint before only when the hint names the newer one.
+//
+// guard:delta-hint-first. The object _last_checkpoint tells engines the newest Delta checkpoint.
+// Without this check: a publisher writes the checkpoint of Delta version 200, and dies before it swaps
+// _last_checkpoint; cleanup deletes the checkpoint of version 100, which _last_checkpoint still names;
+// engines that start there cannot read the table.
 func TestHintBeforeCleanup(t *testing.T) {
 	for name, c := range map[string]struct {
 		absent, denied bool

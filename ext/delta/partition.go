@@ -65,10 +65,8 @@ func badValue(typ, v string) (want string) {
 
 // partitioned checks the partition values of a file.
 //
-// guard:delta-partition-value. A file is published only if each of its partition values is one of
-// the column's type. Without this check: a file has the day "tomorrow", and the column is a date;
-// the Delta version that adds the file is created; engines cannot parse the value, and fail when
-// they read the table.
+// guard:delta-partition-value. A file is published only if each of its partition values is one of the
+// column's type.
 //
 //mutant:replace name != "" => name == "none"
 func partitioned(columns map[string]string, path string, f manifest.File) error {

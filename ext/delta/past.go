@@ -94,14 +94,8 @@ func (p *past) commit(l *listing, version int64) (seen, bool) {
 		return seen{}, false
 	}
 	c := p.commits[i]
-	// guard:delta-past-same. A Delta version names a manifest, whose pin keeps the version's files.
-	// A publisher remembers which manifest each version names. Log cleanup uses that only if the
-	// listing shows the object that the publisher has read. Without this check: publisher A reads
-	// version 8, which names manifest 9, and sleeps before its cleanup; an operator restores the
-	// Delta log from a backup that ends with version 7; others create another version 8, which
-	// names manifest 5, and later versions; a week later A wakes, and lists the Delta log; version
-	// 8 is the oldest within the retention; A remembers manifest 9 for it, and releases the pin of
-	// manifest 5; a compactor deletes file F, which version 8 has.
+	// guard:delta-past-same. Log cleanup uses the manifest that a publisher remembers of a version only
+	// if the listing shows the object that the publisher has read.
 	//
 	//mutant:replace c.object == l.commits[version].Version => true
 	return c, c.object != "" && c.object == l.commits[version].Version
@@ -138,13 +132,8 @@ func (t *table) known(ctx context.Context, l *listing, p *past, version int64) (
 		if err != nil {
 			return base, false, err
 		}
-		// guard:delta-clean-right. Log cleanup deletes what is before a checkpoint. A publisher that
-		// remembers all commits since that checkpoint does not read them again. So it compares the
-		// checkpoint with the checksum that it remembers of that version; if they differ, it goes on
-		// to an older checkpoint. Without this check: the oldest version within the retention is
-		// 250, and checkpoint 100 is right; another program writes a wrong checkpoint of version
-		// 200; a publisher that remembers versions 200 to 250 deletes all commits and checkpoints
-		// before 200; nothing right is left from which version 250 can be computed.
+		// guard:delta-clean-right. Log cleanup relies on a checkpoint only if it has the checksum that
+		// the publisher remembers of that version; otherwise it goes on to an older one.
 		//
 		//mutant:replace s.sum == c.sum => s.sum != (sum{}) && c.sum != (sum{})
 		if s, err := decodeCheckpoint(v, body); err == nil && s.sum == c.sum {

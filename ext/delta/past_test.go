@@ -44,8 +44,22 @@ func (k *memory) named(version int64) map[byte]uint64 {
 	return named
 }
 
-// guard:delta-past-same. A publisher remembers which manifest each version names, also after it has
-// forgotten older ones. It does not use that of a version which is another object now.
+// A publisher remembers which manifest each version names, also after it has forgotten older ones. It
+// does not use that of a version which is another object now.
+//
+// guard:delta-past-same. A Delta version names a manifest, whose pin keeps the version's files. A
+// publisher remembers which manifest each version names. Without this check: publisher A reads version
+// 8, which names manifest 9, and sleeps before its cleanup; an operator restores the Delta log from a
+// backup that ends with version 7; others create another version 8, which names manifest 5, and later
+// versions; a week later A wakes, and lists the Delta log; version 8 is the oldest within the
+// retention; A remembers manifest 9 for it, and releases the pin of manifest 5; a compactor deletes
+// file F, which version 8 has.
+//
+// guard:delta-clean-right. Log cleanup deletes what is before a checkpoint. A publisher that remembers
+// all commits since that checkpoint does not read them again. Without this check: the oldest version
+// within the retention is 250, and checkpoint 100 is right; another program writes a wrong checkpoint
+// of version 200; a publisher that remembers versions 200 to 250 deletes all commits and checkpoints
+// before 200; nothing right is left from which version 250 can be computed.
 func TestPast(t *testing.T) {
 	k := newMemory()
 	k.step("a", nil)

@@ -206,10 +206,7 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 			return r, err
 		}
 		// guard:delta-shown. A publisher reports edits as published only when a load that began after
-		// the create shows them. Without this load: A is the only publisher of its log, knows Delta
-		// version 7, and sleeps before it creates version 8; publishers of other logs go on to version
-		// 300, and log cleanup deletes versions 0 to 199; version 8 is absent, so A's create is applied;
-		// A reports its edits as published, but nobody reads version 8.
+		// the create shows them.
 		//
 		//mutant:replace p.state, err = p.reload(ctx); err != nil => false
 		if len(todo) > 0 {
@@ -506,10 +503,7 @@ func (p *Publisher) metaData(todo []*work) (*metaData, error) {
 		err := w.need.unpartitioned(by)
 		if err == nil {
 			var more *schema
-			// guard:delta-schema-grows. A new schema has all columns of the one before it. Without this
-			// rule: logs S and T are published as one table; S gets a file with the new column price, and a
-			// publisher adds it to the schema; T gets a file with the new column color, and its publisher
-			// creates a schema with T's columns only; engines no longer show any price.
+			// guard:delta-schema-grows. A new schema has all columns of the one before it.
 			//
 			//mutant:replace all.merge(w.need); err == nil => newSchema().merge(w.need); err == nil
 			if more, err = all.merge(w.need); err == nil {

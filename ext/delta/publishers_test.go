@@ -84,9 +84,19 @@ func (r *rivals) complete(files int) {
 	}
 }
 
-// guard:delta-shown, guard:delta-warm-fits. A publisher sleeps. The version after the one that it
-// knows is deleted meanwhile, so its create succeeds in the hole. It finds that out, and
-// publishes once more.
+// A publisher sleeps. The version after the one that it knows is deleted meanwhile, so its create
+// succeeds in the hole. It finds that out, and publishes once more.
+//
+// guard:delta-shown. Without this load: A is the only publisher of its log, knows Delta version 7, and
+// sleeps before it creates version 8; publishers of other logs go on to version 300, and log cleanup
+// deletes versions 0 to 199; version 8 is absent, so A's create is applied; A reports its edits as
+// published, but nobody reads version 8.
+//
+// guard:delta-warm-fits. Otherwise a publisher begins again from a checkpoint. Without this check: A is
+// the only publisher of its log, knows Delta version 8, and sleeps for a month; publishers of other
+// logs go on to version 300, and log cleanup deletes versions 0 to 199; A finds no commit 9, takes
+// version 8 for the newest, and creates version 9; A reports its edits as published, but nobody reads
+// version 9.
 func TestPublisherThatWakesInAHole(t *testing.T) {
 	inRivalry(t, func(t *testing.T, r *rivals) {
 		r.publish(0)
@@ -105,8 +115,12 @@ func TestPublisherThatWakesInAHole(t *testing.T) {
 	})
 }
 
-// guard:delta-create. Two publishers compute the same version, and one of them sleeps before it
-// creates it.
+// Two publishers compute the same version, and one of them sleeps before it creates it.
+//
+// guard:delta-create. Without this condition: publishers A and B of different logs both compute version
+// 8; A creates it; B overwrites it with a version 8 that lacks A's files; A creates version 9 after the
+// version 8 that it knows; the checksum in version 9 does not fit B's version 8, and no other publisher
+// can read the table any more.
 func TestVersionThatIsCreatedTwice(t *testing.T) {
 	inRivalry(t, func(t *testing.T, r *rivals) {
 		r.publish(0)
@@ -137,8 +151,14 @@ func (r *rivals) body(key string) []byte {
 	return body
 }
 
-// guard:delta-last-forward. A publisher sleeps before it looks at the hint of the last checkpoint,
-// or before it writes it. The hint names a checkpoint that is there.
+// A publisher sleeps before it looks at the hint of the last checkpoint, or before it writes it. The
+// hint names a checkpoint that is there.
+//
+// guard:delta-last-forward. The object _last_checkpoint tells engines the newest Delta checkpoint.
+// Without this check: publisher A writes the checkpoint of Delta version 100, and pauses before it
+// reads _last_checkpoint; others write checkpoint 200, and log cleanup deletes checkpoint 100; A reads
+// _last_checkpoint, which names 200, and swaps it to 100; engines that start there do not find the
+// checkpoint.
 func TestHintOfADeletedCheckpoint(t *testing.T) {
 	for _, kind := range []faultstore.Kind{faultstore.Get, faultstore.Put} {
 		for _, mine := range []int64{4, 8} { // the first hint is created, and the second one replaces it

@@ -30,8 +30,13 @@ func (k *lake) before(client string, kind faultstore.Kind, prefix string, f func
 	}, func(context.Context) { f() })
 }
 
-// guard:delta-inside, guard:delta-unpin. Nobody publishes for eight days. Then an edit removes a
-// file. The version that named the file can be read for seven more days.
+// guard:delta-unpin. Nobody publishes for eight days. Then an edit removes a file. The version that
+// named the file can be read for seven more days.
+//
+// guard:delta-inside. Without this rule: the retention is seven days, and version 7 is the newest for
+// eight days; an edit removes file F, and is folded; a publisher creates version 8; version 7 is older
+// than seven days, so its pin is released; a compactor deletes F; a query that began on version 7 just
+// before does not find F.
 func TestRetentionAfterSilence(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		p := k.publisher(nil, nil)
@@ -60,9 +65,14 @@ func TestRetentionAfterSilence(t *testing.T) {
 	})
 }
 
-// guard:delta-run-holds. A file lives from one edit to the next, and both are folded before they
-// are published. Its version can be read until its own retention has passed, not only that of
-// the version before it.
+// A file lives from one edit to the next, and both are folded before they are published. Its version
+// can be read until its own retention has passed, not only that of the version before it.
+//
+// guard:delta-run-holds. A Delta version names a manifest. The pin of this manifest keeps all files
+// that later manifests drop. Without this rule: version 1 names manifest 5; edit 4 adds file F, edit 5
+// removes it, and manifest 9 drops it; version 2, of edit 4, has F but names manifest 9; the publisher
+// dies, and a day later another one creates version 3, of edit 5; version 1 leaves the retention, and
+// pin 5 is released; F is deleted, although engines may read version 2 for another day.
 func TestRetentionOfAShortLife(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		p := k.publisher(k.Faulty.Client("p"), nil)
@@ -94,8 +104,14 @@ func TestRetentionOfAShortLife(t *testing.T) {
 	})
 }
 
-// guard:delta-clean. Another program has written a checkpoint that is wrong. What is needed to
-// build the table from the checkpoint before that is not deleted.
+// Another program has written a checkpoint that is wrong. What is needed to build the table from the
+// checkpoint before that is not deleted.
+//
+// guard:delta-clean. From such a checkpoint the oldest Delta version within the retention can be
+// computed. A newer checkpoint may be another program's, and wrong. Without this check: the oldest
+// version within the retention is 250; checkpoint 100 is right, and checkpoint 200 does not fit its
+// commit; cleanup deletes all commits and checkpoints before version 250; nothing is left from which
+// version 250 can be computed, so no publisher can read the table any more.
 func TestCleanupAfterAWrongCheckpoint(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		var hooks []string
@@ -120,8 +136,13 @@ func TestCleanupAfterAWrongCheckpoint(t *testing.T) {
 	})
 }
 
-// guard:delta-unpin. A publisher has pinned a version of the log, and has not created the
-// version that names the pin. Another one lets go of what is old, and keeps that pin.
+// A publisher has pinned a version of the log, and has not created the version that names the pin.
+// Another one lets go of what is old, and keeps that pin.
+//
+// guard:delta-unpin. Without this check: publisher A pins manifest 9, and is about to create a Delta
+// version that names it; publisher B cleans up, and releases all pins of the table but its own; an edit
+// removes file F, and a compactor deletes F; A's create is applied, and its version names F. All pins
+// of a table have one name, so each pin is released by its key.
 func TestPinThatNoVersionNamesYet(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		a, b := k.publisher(k.Faulty.Client("a"), nil), k.publisher(k.Faulty.Client("b"), nil)

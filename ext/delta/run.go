@@ -189,11 +189,7 @@ func (p *Publisher) farewell(jobs []*work) (actions []action) {
 			continue
 		}
 		// guard:delta-farewell. Unpublish creates a Delta version that takes the log out of the table,
-		// also if no version names the log yet. So another publisher's create of the same version is
-		// refused, and that publisher reads that the log was taken out. Without this version: publisher
-		// A has pinned a log, and is about to publish it for the first time; B unpublishes the log, and
-		// releases all pins; A's create is applied; no pin holds the files that it names,
-		// so a compactor may delete them.
+		// also if no version names the log yet.
 		//
 		//mutant:replace h.Gone { => h.Gone || h.Manifest == 0 {
 		_, h, _ := p.state.source(w.log)

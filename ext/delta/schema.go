@@ -77,10 +77,8 @@ const maxSchema = 2 << 20
 
 // merge returns a schema that has the columns of both. It returns s itself if that has all.
 //
-// guard:delta-schema-fits. The schema of a table has at most as many bytes as a text of a checkpoint may
-// have. A file whose columns would make it longer is not taken. Without this check: somebody commits files
-// with ever more columns; the schema gets longer than 4 MiB; the publisher writes it into a checkpoint, and
-// deletes the commits before that; nobody can read the checkpoint, or the table.
+// guard:delta-schema-fits. A file whose columns would make the schema of the table longer than a text
+// of a checkpoint may be is not taken.
 //
 //mutant:replace n > maxSchema => n < 0
 func (s *schema) merge(o *schema) (*schema, error) {

@@ -110,6 +110,10 @@ func TestManyColumnsTakeLinearTime(t *testing.T) {
 }
 
 // No footer can make the schema of a table longer than a checkpoint can have.
+//
+// guard:delta-schema-fits. Without this check: somebody commits files with ever more columns; the
+// schema gets longer than 4 MiB; the publisher writes it into a checkpoint, and deletes the commits
+// before that; nobody can read the checkpoint, or the table.
 func TestSchemaThatIsTooLong(t *testing.T) {
 	half := strings.Repeat("x", 500)
 	one, two := deep(0, 2500, "a"+half), deep(0, 2500, "b"+half)

@@ -94,13 +94,8 @@ func (s *source) open(ctx context.Context, p *Publisher) error {
 // twins finds the sources that are the same log. They may have been opened one after the other, when
 // the first one was published already.
 //
-// guard:delta-twin. Of sources that have the same log id, none is published, because the table has
-// one place for each log id, up to which that log is published. Without this rule: an operator
-// copies a log, and both are written on; a publisher gets both as sources, and at first can open
-// only the copy, so it does not notice; it publishes edit 4 of the copy, and notes the copy's
-// place; then it can open the log too; the log lacks that place, so the publisher takes the log for
-// one that was restored from a backup; the table has the files of the copy, and the log is never
-// published again.
+// guard:delta-twin. Of sources that have the same log id, none is published, because the table has one
+// place for each log id, up to which that log is published.
 //
 //mutant:replace by[s.log]; other != nil => by[s.log]; other == s
 func twins(sources []*source) {
@@ -222,10 +217,7 @@ func (s *source) check(ctx context.Context, p *Publisher) error {
 
 // alone checks that no other log is published where only this log keeps its files.
 //
-// guard:delta-one-log. A table in a log's own store has the files of that log only. Without this
-// check: an operator deletes a log, but not the folder with its files, where the Delta log is too; a
-// new log is created at that place, and published; the next Delta version has the files of both logs,
-// and queries read the rows of the deleted log among those of the new one.
+// guard:delta-one-log. A table in a log's own store has the files of that log only.
 //
 //mutant:replace !s.own => true
 func (s *source) alone(p *Publisher, known bool) error {
@@ -258,11 +250,8 @@ func (s *source) restored(why string) error {
 
 // contains checks that the log has what is published.
 //
-// guard:delta-place. A Delta version names the slot up to which a log is published, and the seal
-// that opened the slot's epoch. If the log's chain lacks them, the log was restored from an older
-// backup, and the publisher stops. Without this check: edits 1 to 3 are published; the log is
-// restored from a backup with edit 1, and gets two other edits; the counts agree, so the publisher
-// goes on with edit 4; the table has the files of the lost edits.
+// guard:delta-place. If a log's chain lacks the slot or the seal up to which the table says that the
+// log is published, the publisher stops.
 //
 //mutant:replace err == nil && !ok => err == nil && !ok && false
 func (s *source) contains(ctx context.Context, p reader.Place) error {

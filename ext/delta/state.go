@@ -100,11 +100,7 @@ func (s *state) run(actions []action, change bool) (files int, total sum, err er
 	files, total = len(s.files), s.sum
 	paths := make(map[string]bool, len(actions))
 	for _, a := range actions {
-		// guard:delta-path-once. A Delta version adds or removes each file at most once. Logs that add
-		// files of other logs were left out before, so this is the last check before the create. Without
-		// this check: by a mistake in the publisher, one file is twice in version 8; its commit says two
-		// files more, and version 8 is created; each publisher that reads it finds one file more, takes
-		// the table for damaged, and stops.
+		// guard:delta-path-once. A Delta version adds or removes each file at most once.
 		//
 		//mutant:replace path != "" && paths[path] => false
 		path := a.path()
@@ -162,11 +158,7 @@ func (s *state) add(a *add, change bool, files *int, total *sum) error {
 		return err
 	}
 	if old := s.files[f.path]; old != nil {
-		// guard:delta-other-log. While a file is active, its path belongs to the log that added it. A
-		// publisher leaves out a log that adds a file of another log; this check finds a commit in which
-		// that happened all the same. Without this check: a faulty publisher creates a Delta version in
-		// which log T adds file F of log S; other publishers accept it, and take F for a file of T; an
-		// edit of T removes F; the table lacks F, which is live in S.
+		// guard:delta-other-log. While a file is active, its path belongs to the log that added it.
 		if old.log != f.log {
 			return fmt.Errorf("file %s is active for log %s, and log %s adds it: two logs write below one name", f.path, old.log, f.log)
 		}

@@ -13,6 +13,11 @@ import (
 )
 
 // A commit that does not fit the state says why, and which file it is about.
+//
+// guard:delta-other-log. A publisher leaves out a log that adds a file of another log; this check finds
+// a commit in which that happened all the same. Without this check: a faulty publisher creates a Delta
+// version in which log T adds file F of log S; other publishers accept it, and take F for a file of T;
+// an edit of T removes F; the table lacks F, which is live in S.
 func TestActionsThatDoNotFit(t *testing.T) {
 	there := small().files["1/a.parquet"]
 	other := *there
@@ -39,6 +44,11 @@ func TestActionsThatDoNotFit(t *testing.T) {
 
 // Two actions for one path in one commit would be a version that nobody can read: they are refused
 // before it is written.
+//
+// guard:delta-path-once. Logs that add files of other logs were left out before, so this is the last
+// check before the create. Without this check: by a mistake in the publisher, one file is twice in
+// version 8; its commit says two files more, and version 8 is created; each publisher that reads it
+// finds one file more, takes the table for damaged, and stops.
 func TestPathsTwiceInACommit(t *testing.T) {
 	there := small().files["1/a.parquet"]
 	fresh := *there

@@ -124,10 +124,8 @@ func plain(t parquet.Type, b []byte) (v parquet.Value, ok bool) {
 // and a lower one lower. Floating point numbers have none: the footer does not say whether
 // there is a NaN, which is greater than all numbers for some engines.
 //
-// guard:delta-decimal-bounds. A Delta version states no bounds, the lowest and the highest value,
-// for a decimal column that Parquet keeps as bytes. The library that writes such a file compares
-// the bytes without a sign, and puts -5 after 3. Without this rule: a file has -5 and 3; the
-// version states a lowest value above -5; engines that look for -5 leave the file out.
+// guard:delta-decimal-bounds. A Delta version states no bounds, the lowest and the highest value, for a
+// decimal column that Parquet keeps as bytes.
 //
 //mutant:replace k == parquet.Int32 || k == parquet.Int64 => k >= 0
 func statValue(t parquet.Type, v parquet.Value, upper bool) (any, bool) {

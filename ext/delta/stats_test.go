@@ -39,6 +39,10 @@ func row1(v parquet.Value) parquet.Row { return parquet.Row{v.Level(0, 0, 0)} }
 
 // The bounds of decimals in byte arrays are those of signed numbers, or there are none: the library
 // compares bytes.
+//
+// guard:delta-decimal-bounds. The library that writes such a file compares the bytes without a sign,
+// and puts -5 after 3. Without this rule: a file has -5 and 3; the version states a lowest value above
+// -5; engines that look for -5 leave the file out.
 func TestDecimalBounds(t *testing.T) {
 	big := func(n int64) parquet.Row {
 		b := binary.BigEndian.AppendUint64(make([]byte, 8, 16), uint64(n))

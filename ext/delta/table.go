@@ -93,11 +93,7 @@ func (t *table) loadFrom(ctx context.Context, known *state, from int64) (*state,
 			return nil, nil, err
 		}
 		// guard:delta-warm-fits. A publisher goes on from a state that it knows only if all later
-		// commits are there and fit. Otherwise it begins again from a checkpoint. Without this check: A
-		// is the only publisher of its log, knows Delta version 8, and sleeps for a month; publishers of
-		// other logs go on to version 300, and log cleanup deletes versions 0 to 199; A finds no commit
-		// 9, takes version 8 for the newest, and creates version 9; A reports its edits as published,
-		// but nobody reads version 9.
+		// commits are there and fit.
 		//
 		//mutant:replace err == nil { => true {
 		if err := t.follow(ctx, known, l); err == nil {
@@ -201,10 +197,7 @@ func (t *table) base(ctx context.Context, l *listing, version int64) (*state, er
 		return nil, err
 	}
 	// guard:delta-checkpoint. A Delta checkpoint is used only if its file count and checksum fit the
-	// commit of its version. Without this check: another program writes a checkpoint of version 106,
-	// the newest, that lacks the last six edits of a log; a publisher starts from it, and publishes
-	// these edits a second time; programs that follow the table's changes get their rows twice; if
-	// they were published one by one, they fit only the wrong checkpoint, so nobody can read the table from a right one.
+	// commit of its version.
 	//
 	//mutant:replace return s, fits(version, proof, s.proof()) => _ = proof; return s, nil
 	return s, fits(version, proof, s.proof())
@@ -290,11 +283,8 @@ func (s *state) step(actions []action) error {
 	if !s.protocol.ours() {
 		return fmt.Errorf("%w: %s sets the protocol %+v, which this program does not know; restore the table to version %d by deleting what comes after it, or publish to a new place", ErrForeign, commitKey(version), given(s.protocol), version-1)
 	}
-	// guard:delta-fits. A commit says how many files the table has after it, and has a checksum of
-	// the whole state. A publisher uses a state only if both fit the last commit. Without this check:
-	// another program deletes the line of a file from a commit, and keeps the first line, which has
-	// the checksum; a publisher goes on from there; the commit says that the file's edit is
-	// published, so later Delta versions lack the file, which is live in its log.
+	// guard:delta-fits. A publisher uses a state only if its file count and its checksum fit the last
+	// commit.
 	//
 	//mutant:replace fits(version, actions, s.proof()) => fits(version, actions, *p)
 	return fits(version, actions, s.proof())
@@ -303,10 +293,8 @@ func (s *state) step(actions []action) error {
 // read reads an object of the Delta log that a listing has shown.
 func (t *table) read(ctx context.Context, listed store.Info, opts *store.ReadOptions) ([]byte, error) {
 	body, info, err := store.Read(ctx, t.st, listed.Key, opts)
-	// guard:delta-listed. A publisher reads only objects that its listing has shown: what it reads is the
-	// table as of that listing. Without this check: a publisher lists the Delta log, whose newest
-	// version is 8, and sleeps; others publish up to 300 and delete version 8; a zombie creates
-	// another version 8 in the hole; the publisher reads that, and reports what nobody else reads.
+	// guard:delta-listed. A publisher reads only objects that its listing has shown: what it reads is
+	// the table as of that listing.
 	//
 	//mutant:replace info.Version != listed.Version => info.Version == ""
 	if err == nil && info.Version != listed.Version {
@@ -340,10 +328,6 @@ func (t *table) create(ctx context.Context, s *state, operation string, actions 
 		return false, err
 	}
 	// guard:delta-create. A Delta version is created only if it is absent, and is never overwritten.
-	// Without this condition: publishers A and B of different logs both compute version 8; A creates
-	// it; B overwrites it with a version 8 that lacks A's files; A creates version 9 after the
-	// version 8 that it knows; the checksum in version 9 does not fit B's version 8, and no other
-	// publisher can read the table any more.
 	//
 	//mutant:replace store.Create(ctx, t.st, commitKey(s.version+1), body, &store.WriteOptions{Settle: t.settle}) => t.st.Put(ctx, commitKey(s.version+1), body, nil)
 	created, err := store.Create(ctx, t.st, commitKey(s.version+1), body, &store.WriteOptions{Settle: t.settle})
@@ -407,12 +391,8 @@ func (t *table) point(ctx context.Context, last lastCheckpoint) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("delta: %s: %w", lastKey, err)
 	default:
-		// guard:delta-last-forward. The object _last_checkpoint tells engines the newest Delta
-		// checkpoint. A publisher swaps it only to a newer checkpoint than it names. Without this check:
-		// publisher A writes the checkpoint of Delta version 100, and pauses before it reads
-		// _last_checkpoint; others write checkpoint 200, and log cleanup deletes checkpoint 100; A reads
-		// _last_checkpoint, which names 200, and swaps it to 100; engines that start there do not find
-		// the checkpoint.
+		// guard:delta-last-forward. A publisher swaps _last_checkpoint only to a newer checkpoint than
+		// it names.
 		//
 		//mutant:replace now.Version >= last.Version => now.Version < 0
 		if now := (lastCheckpoint{}); json.Unmarshal(old, &now) == nil && now.Version >= last.Version {

@@ -276,8 +276,14 @@ func TestLogThatIsNotThereYet(t *testing.T) {
 	})
 }
 
-// guard:delta-twin. A source can be opened only later, and is a copy of another one. Neither is
-// published from then on, and no pin of the two is released.
+// A source can be opened only later, and is a copy of another one. Neither is published from then on,
+// and no pin of the two is released.
+//
+// guard:delta-twin. Without this rule: an operator copies a log, and both are written on; a publisher
+// gets both as sources, and at first can open only the copy, so it does not notice; it publishes edit 4
+// of the copy, and notes the copy's place; then it can open the log too; the log lacks that place, so
+// the publisher takes the log for one that was restored from a backup; the table has the files of the
+// copy, and the log is never published again.
 func TestTwinThatIsOpenedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, sources, all := fleet(t, 2)

@@ -27,14 +27,8 @@ func (p *Publisher) versions(todo []*work) [][]part {
 		_, old, known := p.state.source(w.log)
 		for i, st := range steps {
 			h := hold{Manifest: w.pin.Version, Held: w.pin.Created.UnixMilli()}
-			// guard:delta-run-holds. A Delta version names a manifest. The pin of this manifest
-			// keeps all files that later manifests drop. If a publisher creates several Delta
-			// versions of a log in a row, only the last names the newly pinned manifest; the others
-			// name the old one. Without this rule: version 1 names manifest 5; edit 4 adds file F,
-			// edit 5 removes it, and manifest 9 drops it; version 2, of edit 4, has F but names
-			// manifest 9; the publisher dies, and a day later another one creates version 3, of
-			// edit 5; version 1 leaves the retention, and pin 5 is released; F is deleted, although
-			// engines may read version 2 for another day.
+			// guard:delta-run-holds. If a publisher creates several Delta versions of a log in a row,
+			// only the last names the newly pinned manifest; the others name the old one.
 			//
 			//mutant:replace i < len(steps)-1 && known => i < 0 && known
 			if w.pin.Key == "" || i < len(steps)-1 && known {
@@ -56,12 +50,8 @@ func (p *Publisher) versions(todo []*work) [][]part {
 
 // runs merges steps into as few as there can be.
 //
-// guard:delta-rewrite-run. One Delta version may publish several edits. It ends before an edit that
-// replaces files if some of the replaced files were in the Delta table before this version, and
-// others were not. Without this rule: file F1 is published; edit 2 adds F2, and edit 3 replaces F1
-// and F2 by G, which has the rows of both; one version publishes both edits, so it removes F1 and
-// adds G; the rows of F2 are new, so all of G is marked as a change of data; programs that follow
-// the table's changes get the rows of F1 a second time.
+// guard:delta-rewrite-run. A Delta version ends before an edit that replaces files if some of these
+// were in the table before this version, and others were not.
 //
 //mutant:replace old && fresh => old && fresh && false
 func runs(steps []step) (all []step) {
@@ -134,11 +124,8 @@ func (p *Publisher) rewrites(w part) map[string][]string {
 		stranger := func(key string) bool {
 			return p.state.files[w.path(key)] == nil || !slices.Contains(w.step.remove, key)
 		}
-		// guard:delta-rewrite. A rewritten file is marked as no change of data only if the Delta version
-		// removes all files that it replaces, and these were active before. Without this check: edit 4
-		// adds file F; edit 5 replaces F by G, which has the same rows; one Delta version publishes both
-		// edits, so it adds only G; G is marked as no change of data; programs that follow the table's
-		// changes skip G, and never get the rows.
+		// guard:delta-rewrite. A rewritten file is marked as no change of data only if the Delta
+		// version removes all files that it replaces, and these were active before.
 		//
 		//mutant:replace !slices.ContainsFunc(list, stranger) => (true || stranger(""))
 		if len(list) > 0 && !slices.ContainsFunc(list, stranger) {

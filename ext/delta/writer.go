@@ -223,10 +223,7 @@ func (f *fitting) takes(values map[string]string) error {
 
 // fit checks what is to be committed against the table, if that was not there or was read long ago.
 //
-// guard:delta-fit-again. A Writer that has found no table reads it again before it commits. Without this
-// check: two Writers of different logs are opened before the table is there; the first commits a
-// column id of whole numbers, and is published; the second commits a column id of texts, which does not
-// fit; its log is left out of the table until somebody removes the file.
+// guard:delta-fit-again. A Writer that has found no table reads it again before it commits.
 //
 //mutant:replace w.table.schema != nil && w.since < refit => w.since >= 0
 func (w *Writer[T]) fit(ctx context.Context) error {

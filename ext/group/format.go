@@ -136,10 +136,7 @@ func (o *Options) fits(f *format) error {
 }
 
 func create(ctx context.Context, st store.Store, o *Options, settle *store.SettleOptions) (format, store.Version, error) {
-	// guard:group-lost. No group.json is created while there are assignments of a group. Without this
-	// check: an operator deletes group.json by mistake; the next member creates another one, for a new
-	// group; no member can use the old assignments, which belong to the old group; the operator
-	// deletes these too; assignment 1 of the new group gives out tokens that were used before.
+	// guard:group-lost. No group.json is created while there are assignments of a group.
 	//
 	//mutant:replace store.ListAll(ctx, st, member.AssignPrefix, nil, settle) => store.ListAll(ctx, st, "none/", nil, settle)
 	for info, err := range store.ListAll(ctx, st, member.AssignPrefix, nil, settle) {

@@ -152,11 +152,8 @@ func newGroup(ctx context.Context, st store.Store, o Options, f format) *Group {
 		live: make(chan struct{}), ended: make(chan struct{}), parts: map[int]*Partition{},
 	}
 	g.idle = sync.NewCond(&g.mu)
-	// guard:new-name. Every session of a worker has a name of its own, because a name that was
-	// found dead stays dead for ever. Without this: worker A expires; B, which organises, finds it
-	// dead, and somebody deletes A's object by hand; A joins again under its old name, is still the
-	// owner by assignment 1, and starts; to B that name is dead, so B creates assignment 2, which
-	// gives the partition to B without a pending entry for A; B starts while A works.
+	// guard:new-name. Every session of a worker has a name of its own, because a name that was found
+	// dead stays dead for ever.
 	//
 	//mutant:replace fence.ID(uuid.New()) => fence.ID(uuid.NewSHA1(uuid.Nil, []byte(o.Identity)))
 	g.name = fence.ID(uuid.New())
@@ -292,9 +289,6 @@ func (g *Group) step(ev member.Event) {
 		g.timer = nil
 	}
 	// guard:own-timer. A timer ends the session at its deadline, also while a heartbeat is in flight.
-	// Without this: the store is a directory on NFS, and this machine's mount hangs; the member's
-	// heartbeat does not even return at its timeout, so nothing wakes the member at its deadline; it
-	// works on while others own its partitions.
 	//
 	//mutant:replace !g.done => !g.done && len(r.Jobs) == 0
 	if !g.done {

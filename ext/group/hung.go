@@ -49,9 +49,7 @@ func awaitHung(ctx context.Context, group fence.ID, log *zap.Logger) error {
 		}
 		hung.Unlock()
 		// guard:hung-waits. A process joins a group again only when all work of its earlier sessions in
-		// this group has returned. Without this check: the work of process A on a partition ignores the
-		// end of its context; A's session ends; A joins again, and gets the same partition; the new work
-		// on it starts beside the old work.
+		// this group has returned.
 		//
 		//mutant:replace one == nil => true
 		if one == nil {

@@ -34,6 +34,10 @@ func (f *fast) AfterFunc(d time.Duration, do func()) clock.Timer {
 }
 
 // A member whose clock does not run at its rate says so. One that runs a little fast does not.
+//
+// guard:lapse-rate. Without this: A's clock is slow, and organiser B's clock is fast; in a validity
+// they come apart by more than the Margin by which A stops early; after a validity by B's clock, B
+// expires A; by A's clock A's deadline has not come yet, and A works beside the new owners.
 func TestClockAtAnotherRate(t *testing.T) {
 	for _, c := range []struct {
 		rate float64
@@ -120,6 +124,11 @@ func TestLaterFormat(t *testing.T) {
 }
 
 // Create makes a group, raises the number of its partitions, and lowers it never.
+//
+// guard:group-lost. Without this check: an operator deletes group.json by mistake; the next member
+// creates another one, for a new group; no member can use the old assignments, which belong to the old
+// group; the operator deletes these too; assignment 1 of the new group gives out tokens that were used
+// before.
 func TestCreate(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		for _, c := range []struct {

@@ -65,9 +65,7 @@ func (p *Partition) Held() time.Duration {
 // fence.Gate and package writer.
 func (p *Partition) Check(need time.Duration) error {
 	// guard:check-clock. Partition.Check reads the clock; it does not only ask whether the context is
-	// cancelled. Without this: the machine sleeps for an hour, and the timer that cancels the context
-	// sleeps too; a Check right after waking says that the ownership goes on, although others own the
-	// partition.
+	// cancelled.
 	//
 	//mutant:replace left > 0 && left >= need => left <= 0 || left >= need
 	left := clock.Instant(p.g.deadline.Load()).Sub(p.g.clock.Now())

@@ -55,6 +55,10 @@ func TestStall(t *testing.T) {
 }
 
 // Work that does not return ends the whole session, so that others get the partitions.
+//
+// guard:hung-waits. Without this check: the work of process A on a partition ignores the end of its
+// context; A's session ends; A joins again, and gets the same partition; the new work on it starts
+// beside the old work.
 func TestHungWorkEndsTheSession(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		hold := make(chan struct{})
@@ -95,6 +99,10 @@ func TestHungWorkEndsTheSession(t *testing.T) {
 }
 
 // A member whose requests are not answered ends at its own deadline.
+//
+// guard:deadline-first. Without this check: A's heartbeats do not get through; an organiser expires A;
+// the next assignment gives A's partition to B, and does not name A as pending, because A is dead; B
+// starts while A, which knows nothing of this, works.
 func TestOwnDeadline(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		ended := make(chan time.Time, 10)
@@ -122,6 +130,10 @@ func TestOwnDeadline(t *testing.T) {
 }
 
 // After a suspend Check finds out before any timer does.
+//
+// guard:check-clock. Without this: the machine sleeps for an hour, and the timer that cancels the
+// context sleeps too; a Check right after waking says that the ownership goes on, although others own
+// the partition.
 func TestCheckCountsSuspends(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		checked := make(chan error, 1)
@@ -281,6 +293,11 @@ func TestJoinRefuses(t *testing.T) {
 }
 
 // Each session has a name of its own.
+//
+// guard:new-name. Without this: worker A expires; B, which organises, finds it dead, and somebody
+// deletes A's object by hand; A joins again under its old name, is still the owner by assignment 1, and
+// starts; to B that name is dead, so B creates assignment 2, which gives the partition to B without a
+// pending entry for A; B starts while A works.
 func TestSessionsHaveNewNames(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		names := map[string]bool{}
@@ -355,6 +372,10 @@ func TestRandomGroups(t *testing.T) {
 
 // No request is answered, and none notices that its context has ended. The timer ends the session all
 // the same.
+//
+// guard:own-timer. Without this: the store is a directory on NFS, and this machine's mount hangs; the
+// member's heartbeat does not even return at its timeout, so nothing wakes the member at its deadline;
+// it works on while others own its partitions.
 func TestOwnTimer(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		ended := make(chan time.Time, 1)

@@ -53,18 +53,13 @@ func LeaseToken(ctx context.Context, leases Leases, name, holder string) (fence.
 		return fence.Token{}, err
 	}
 	// guard:lease-holder. A token is the resourceVersion of a Lease that names the caller as its
-	// holder. Without this check: B takes the Lease over from A, and A does not know it yet; A reads
-	// B's Lease, and gets a token at least as high as B's; the places that B writes to accept A's
-	// writes.
+	// holder.
 	//
 	//mutant:replace found != holder => false
 	if found := value(lease.Spec.HolderIdentity); found != holder {
 		return fence.Token{}, fmt.Errorf("%w: the Lease %s is held by %q, not by %q", ErrNotHolder, name, found, holder)
 	}
-	// guard:lease-late-token. The token is given only while the caller's context lives. Without this
-	// check: a process loses the Lease, and holds it again under the same identity; a slow goroutine
-	// of its old term reads the Lease only now; it gets the token of the new term, and writes beside
-	// the goroutine of the new term.
+	// guard:lease-late-token. The token is given only while the caller's context lives.
 	//
 	//mutant:replace ctx.Err() != nil => false
 	if ctx.Err() != nil {

@@ -162,6 +162,9 @@ func TestLeaseTokenOfANamesake(t *testing.T) {
 	}
 }
 
+// guard:lease-holder. Without this check: B takes the Lease over from A, and A does not know it yet; A
+// reads B's Lease, and gets a token at least as high as B's; the places that B writes to accept A's
+// writes.
 func TestLeaseTokenIsRefused(t *testing.T) {
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("deposed"))

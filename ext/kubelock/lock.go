@@ -139,10 +139,7 @@ func (l *Lock) Create(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	if err := l.mine(&ler); err != nil {
 		return err
 	}
-	// guard:kube-create. A record is created without an epoch, and gets one by a second write. Without
-	// this: A finds no record, draws epoch 5, and its create is slow; B draws epoch 6, creates the
-	// record, and leads; an operator deletes the record; A's create is applied, and A leads in epoch
-	// 5; every place that has seen epoch 6 refuses A's writes.
+	// guard:kube-create. A record is created without an epoch, and gets one by a second write.
 	//
 	//mutant:replace next := &record{LeaderElectionRecord: ler} => drawn, err := l.draw(ctx, 0); if err != nil { return err }; next := &record{LeaderElectionRecord: ler, own: own{Epoch: drawn}}
 	//mutant:replace return l.acquire(ctx, next, ler) => l.mu.Lock(); l.term = drawn; l.mu.Unlock(); return nil
@@ -170,9 +167,7 @@ func (l *Lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 		return l.conflict(errors.New("it was changed or deleted; read it again"))
 	}
 	// guard:kube-incarnation. A record with this process's name is this lock's own only if this very
-	// Lock has written it in this term. Without this check: pod "worker-0" leads in epoch 5, and is
-	// cut off; a new pod gets the same name, finds a record with this name, and renews it in epoch 5;
-	// the old pod comes back, and its writes in epoch 5 are accepted while the new pod leads.
+	// Lock has written it in this term.
 	//
 	//mutant:replace seen.own.Lock == l.id && seen.own.Epoch == term && term != 0 => term >= 0
 	owned := seen.own.Lock == l.id && seen.own.Epoch == term && term != 0 && seen.HolderIdentity == l.identity
@@ -187,9 +182,7 @@ func (l *Lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 		want++
 	}
 	// guard:kube-transitions. A record is replaced only if the update's count of transitions follows
-	// from it. Without this check: A's elector reads that C's record has lapsed; B takes the record
-	// over; a health check in A calls Get, so A's lock knows the version of B's record; A's elector
-	// sends its update, which was made for C's record; it replaces B's record while B leads.
+	// from it.
 	if ler.LeaderTransitions != want {
 		return l.conflict(fmt.Errorf("it was read by somebody else than the elector: it has %d transitions, and the update says %d", seen.LeaderTransitions, ler.LeaderTransitions))
 	}
@@ -220,19 +213,12 @@ func (l *Lock) acquire(ctx context.Context, seen *record, ler resourcelock.Leade
 	var epoch fence.Epoch
 	var err error
 	// guard:kube-one-term. While the elector is in a term, the lock is not won again in another epoch.
-	// Without this check: A leads in epoch 5, and is frozen; B leads in epoch 6, and frees the lock; A
-	// wakes up in the middle of a renewal, and finds the lock free; client-go goes on with A's work,
-	// as if nobody had led in between; the work asks for its token again, gets epoch 7, and overwrites
-	// what B did.
 	//
 	//mutant:replace term != 0 => false
 	if term != 0 {
 		epoch, err = term, l.still(ctx, term)
 	} else {
 		// guard:kube-draw. A new term draws a new epoch, after it has read the record that it replaces.
-		// So its epoch is greater than that of every term before. Without this: A leads in epoch 1, and
-		// is frozen; B takes the record over, and leads in epoch 1 too; A wakes up, and its writes are
-		// accepted beside B's.
 		//
 		//mutant:replace l.draw(ctx, seen.own.Epoch) => max(seen.own.Epoch, 1), error(nil)
 		epoch, err = l.draw(ctx, seen.own.Epoch)
@@ -263,18 +249,13 @@ func (l *Lock) draw(ctx context.Context, floor fence.Epoch) (fence.Epoch, error)
 			return 0, fmt.Errorf("drawing an epoch: %w", err)
 		}
 		// guard:kube-great-epoch. A register whose epoch is greater than counting can reach is refused.
-		// Without this check: somebody writes the register with the greatest number there is; A draws
-		// it, leads, and is frozen; B draws it too, since no number is greater, and leads; A wakes up,
-		// and its writes are let in.
 		//
 		//mutant:replace r.Epoch() > maxEpoch => false
 		if r.Epoch() > maxEpoch {
 			return 0, document.Corrupt(epochKey(l.name), "it has epoch %v, which no counting reaches, so something else has written it; delete it: the next epoch then follows the record's", r.Epoch())
 		}
 		// guard:kube-floor. An epoch is greater than that of the record, also if the register, which
-		// counts the epochs, was deleted. Without this check: the leader of epoch 7 dies; an operator
-		// deletes the register; the next leader draws epoch 1; every place that has seen epoch 7 refuses
-		// its writes.
+		// counts the epochs, was deleted.
 		//
 		//mutant:replace r.Epoch() > floor => true
 		if r.Epoch() > floor {
@@ -309,10 +290,7 @@ func (l *Lock) release(ctx context.Context, seen *record, ler resourcelock.Leade
 	if seen.HolderIdentity == "" && seen.own.Lock == l.id && seen.own.Epoch == term && term != 0 {
 		return nil // an earlier release was applied, and its answer was lost
 	}
-	// guard:kube-release. A lock frees only a record of its own term. Without this check: A is cut off
-	// from the store, and B takes over; A's elector gives up, and reads B's record to free it;
-	// client-go checks only whether A led when it last knew, so A's lock frees B's record; C takes
-	// over while B leads.
+	// guard:kube-release. A lock frees only a record of its own term.
 	//
 	// The error is no conflict: client-go would try again at once, over and over.
 	//
@@ -390,10 +368,8 @@ func (l *Lock) Token(ctx context.Context) (fence.Token, error) {
 	l.mu.Lock()
 	term := l.term
 	l.mu.Unlock()
-	// guard:kube-late-token. The token is given only while the caller's context lives, which is
-	// checked after the term was read. Without this check: a goroutine of an old term is slow to
-	// start; by then this process leads again; the old goroutine gets the token of the new term, and
-	// writes beside the goroutine of the new term.
+	// guard:kube-late-token. The token is given only while the caller's context lives, which is checked
+	// after the term was read.
 	//
 	//mutant:replace ctx.Err() != nil => false
 	if err := context.Cause(ctx); ctx.Err() != nil {

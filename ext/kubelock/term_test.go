@@ -14,6 +14,9 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
+// guard:kube-draw. The epoch of a term is then greater than that of every term before. Without this: A
+// leads in epoch 1, and is frozen; B takes the record over, and leads in epoch 1 too; A wakes up, and
+// its writes are accepted beside B's.
 func TestEpochsRise(t *testing.T) {
 	st := faulty()
 	a, b := newLock(t, st, "a", kubelock.Hooks{}), newLock(t, st, "b", kubelock.Hooks{})
@@ -32,6 +35,10 @@ func TestEpochsRise(t *testing.T) {
 }
 
 // A new process, or a new pod with the name of the old one, finds its own name in the record.
+//
+// guard:kube-incarnation. Without this check: pod "worker-0" leads in epoch 5, and is cut off; a new
+// pod gets the same name, finds a record with this name, and renews it in epoch 5; the old pod comes
+// back, and its writes in epoch 5 are accepted while the new pod leads.
 func TestSameIdentityGetsANewEpoch(t *testing.T) {
 	st := faulty()
 	old := newLock(t, st, "worker-0", kubelock.Hooks{})
@@ -49,6 +56,11 @@ func TestSameIdentityGetsANewEpoch(t *testing.T) {
 }
 
 // client-go may lose the lock and win it again while it renews, without a word to the work.
+//
+// guard:kube-one-term. Without this check: A leads in epoch 5, and is frozen; B leads in epoch 6, and
+// frees the lock; A wakes up in the middle of a renewal, and finds the lock free; client-go goes on
+// with A's work, as if nobody had led in between; the work asks for its token again, gets epoch 7, and
+// overwrites what B did.
 func TestOneTermHasOneEpoch(t *testing.T) {
 	ctx, st := t.Context(), faulty()
 	a, b := newLock(t, st, "a", kubelock.Hooks{}), newLock(t, st, "b", kubelock.Hooks{})
@@ -69,6 +81,8 @@ func TestOneTermHasOneEpoch(t *testing.T) {
 	}
 }
 
+// guard:kube-floor. Without this check: the leader of epoch 7 dies; an operator deletes the register;
+// the next leader draws epoch 1; every place that has seen epoch 7 refuses its writes.
 func TestDeletedObjects(t *testing.T) {
 	for _, c := range []struct {
 		what    string
@@ -98,6 +112,10 @@ func TestDeletedObjects(t *testing.T) {
 }
 
 // No epoch is greater than the greatest number, so two terms would share it.
+//
+// guard:kube-great-epoch. Without this check: somebody writes the register with the greatest number
+// there is; A draws it, leads, and is frozen; B draws it too, since no number is greater, and leads; A
+// wakes up, and its writes are let in.
 func TestGreatEpoch(t *testing.T) {
 	st := faulty()
 	win(t, st, newLock(t, st, "a", kubelock.Hooks{}))
@@ -138,6 +156,10 @@ func TestRecordDeletedInATerm(t *testing.T) {
 }
 
 // A's create is under way while B creates the record, leads, and an operator deletes it.
+//
+// guard:kube-create. Without this: A finds no record, draws epoch 5, and its create is slow; B draws
+// epoch 6, creates the record, and leads; an operator deletes the record; A's create is applied, and A
+// leads in epoch 5; every place that has seen epoch 6 refuses A's writes.
 func TestSlowCreate(t *testing.T) {
 	st := faulty()
 	a, b := newLock(t, st.Client("a"), "a", kubelock.Hooks{}), newLock(t, st.Client("b"), "b", kubelock.Hooks{})
@@ -154,6 +176,10 @@ func TestSlowCreate(t *testing.T) {
 }
 
 // client-go's release reads the record, and frees it if it believed itself the leader before.
+//
+// guard:kube-release. Without this check: A is cut off from the store, and B takes over; A's elector
+// gives up, and reads B's record to free it; client-go checks only whether A led when it last knew, so
+// A's lock frees B's record; C takes over while B leads.
 func TestReleaseOfAnothersRecord(t *testing.T) {
 	ctx, st := t.Context(), faulty()
 	a, b := newLock(t, st, "a", kubelock.Hooks{}), newLock(t, st, "b", kubelock.Hooks{})
@@ -173,6 +199,10 @@ func TestReleaseOfAnothersRecord(t *testing.T) {
 }
 
 // Somebody else than the elector calls Get, between the elector's Get and its Update.
+//
+// guard:kube-transitions. Without this check: A's elector reads that C's record has lapsed; B takes the
+// record over; a health check in A calls Get, so A's lock knows the version of B's record; A's elector
+// sends its update, which was made for C's record; it replaces B's record while B leads.
 func TestForeignGet(t *testing.T) {
 	ctx, st := t.Context(), faulty()
 	c := newLock(t, st, "c", kubelock.Hooks{})
@@ -191,6 +221,13 @@ func TestForeignGet(t *testing.T) {
 	epoch(t, st, b)
 }
 
+// guard:lease-late-token. Without this check: a process loses the Lease, and holds it again under the
+// same identity; a slow goroutine of its old term reads the Lease only now; it gets the token of the
+// new term, and writes beside the goroutine of the new term.
+//
+// guard:kube-late-token. Without this check: a goroutine of an old term is slow to start; by then this
+// process leads again; the old goroutine gets the token of the new term, and writes beside the
+// goroutine of the new term.
 func TestTokenEndsWithItsContext(t *testing.T) {
 	st := faulty()
 	a := newLock(t, st, "a", kubelock.Hooks{})

@@ -187,9 +187,7 @@ func (r *Rewriter) one(ctx context.Context, s *reader.Snapshot, files []manifest
 		return Rewrite{}, fmt.Errorf("rewrite: %s: the names of the files that it replaces do not fit beside its meta; lower Options.MaxFiles: %w", f.Key, err)
 	}
 	// guard:rewrite-one-edit. One edit adds the new file of a rewrite and removes the files that it
-	// replaces. Without this: a rewriter adds file c with the rows of files a and b; a reader takes
-	// a snapshot with a, b and c, and counts each row twice; only then does the rewriter remove a
-	// and b.
+	// replaces.
 	//
 	//mutant:replace r.w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f}, Remove: keys}) => errors.Join(r.w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f}}), r.w.CommitFiles(ctx, manifest.Edit{Remove: keys}))
 	if err := r.w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f}, Remove: keys}); err != nil {
@@ -220,9 +218,7 @@ func (r *Rewriter) write(ctx context.Context, s *reader.Snapshot, files []manife
 		return manifest.File{}, fmt.Errorf("rewrite: merging %d files into %s: %w", len(files), out.Key(), err)
 	}
 	// guard:rewrite-sum. A rewrite is committed only if each file that it has read has the checksum
-	// that the table says. Without this check: a disk flips a bit of a file; the application's
-	// function reads that file by ReadAt, which checks no checksum; the new file has the wrong row
-	// and a checksum that fits it; the old file is deleted.
+	// that the table says.
 	//
 	//mutant:replace io.Copy(io.Discard, f.Data); err != nil => io.Copy(io.Discard, f.Data); false
 	for _, f := range in {
@@ -231,11 +227,8 @@ func (r *Rewriter) write(ctx context.Context, s *reader.Snapshot, files []manife
 			return manifest.File{}, fmt.Errorf("rewrite: %s: %w", out.Key(), err)
 		}
 	}
-	// guard:rewrite-records. An application's function writes the new file of a rewrite, and
-	// returns how many records it has written. If the table has a count for each file that is
-	// replaced, that number must be their sum. Without this check: the function skips a file whose
-	// schema it does not know, and returns the number of the records that it has written; the
-	// rewrite is committed, and the rows of that file are gone from the table.
+	// guard:rewrite-records. If the table has a count for each file that a rewrite replaces, the
+	// application's count of the new file must be their sum.
 	//
 	//mutant:replace counted && records != want => false
 	if counted && records != want {

@@ -191,6 +191,10 @@ func TestOnce(t *testing.T) {
 
 // TestNeverBothNorNeither: while files are merged, added and replaced by others, and the log
 // is compacted, each snapshot has each row up to some number once.
+//
+// guard:rewrite-one-edit. Without this: a rewriter adds file c with the rows of files a and b; a reader
+// takes a snapshot with a, b and c, and counts each row twice; only then does the rewriter remove a and
+// b.
 func TestNeverBothNorNeither(t *testing.T) {
 	l := newLines(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -370,6 +374,11 @@ func TestMetaIsCarriedOver(t *testing.T) {
 }
 
 // TestFunctionFails: a function that fails, or that loses rows, changes nothing.
+//
+// guard:rewrite-records. An application's function writes the new file of a rewrite, and returns how
+// many records it has written. Without this check: the function skips a file whose schema it does not
+// know, and returns the number of the records that it has written; the rewrite is committed, and the
+// rows of that file are gone from the table.
 func TestFunctionFails(t *testing.T) {
 	broken := errors.New("a column is not known")
 	for name, c := range map[string]struct {
@@ -418,6 +427,10 @@ func byOffset(_ context.Context, out io.Writer, in []rewrite.Input) (records uin
 // TestDamagedFile: a file with a wrong byte is not copied into a file with a right checksum, and
 // it stays in the table, where verify finds it (guard rewrite-sum). A sound file is read once by
 // a function that reads it to its end, and never more than twice.
+//
+// guard:rewrite-sum. Without this check: a disk flips a bit of a file; the application's function reads
+// that file by ReadAt, which checks no checksum; the new file has the wrong row and a checksum that
+// fits it; the old file is deleted.
 func TestDamagedFile(t *testing.T) {
 	for name, f := range map[string]rewrite.Func{"read from the beginning": concat, "read by offset": byOffset} {
 		t.Run(name, func(t *testing.T) {

@@ -112,10 +112,11 @@ func TestPinNeverConfirmed(t *testing.T) {
 // looks a compactor has found that the pin stands still for its time to live, and has
 // taken it away. That is no other's object: another pin will do.
 //
-// guard:pin-taken. The key is new, so the pin there is this process's own. It differs only if somebody
-// has expired it: a compactor, or an operator who removes pins by their name. Without this check: A's
-// create is applied, and its answer is lost; a compactor expires the pin, which was not renewed for a
-// minute; A's second request is refused; A's snapshot fails, although it could begin again.
+// guard:pin-taken. The key of a new pin is new, so a pin that is there is this process's own. It
+// differs from what was sent only if somebody has expired it: a compactor, or an operator who removes
+// pins by their name. Without this check: A's create is applied, and its answer is lost; a compactor
+// expires the pin, which was not renewed for a minute; A's second request is refused; A's snapshot
+// fails, although it could begin again.
 func TestPinTakenBeforeItIsKnown(t *testing.T) {
 	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)

@@ -166,9 +166,9 @@ func TestPinBeforeTheFirst(t *testing.T) {
 //
 // guard:pin-swap.
 //
-// guard:pin-after-mark. So the process sees the mark, or the compactor sees the pin. Without this
-// order: A reads a mark of 4; a compactor publishes the mark 5, lists the pins, and sees none; A pins
-// version 5, and trusts the pin because of the mark 4; the compactor deletes what A's pin holds.
+// guard:pin-after-mark. So either the process sees the mark, or the compactor sees the pin. Without
+// this order: A reads a mark of 4; a compactor publishes the mark 5, lists the pins, and sees none; A
+// pins version 5, and trusts the pin because of the mark 4; the compactor deletes what A's pin holds.
 func TestPinRacesPrune(t *testing.T) {
 	for _, version := range []uint64{0, 2} {
 		for at := 0; ; at++ {
@@ -238,9 +238,9 @@ func TestPinRacesPrune(t *testing.T) {
 // guard:pin-renew. Without this condition: a compactor expires the pin, and deletes what the pin held;
 // the holder's renewal overwrites the expired pin; the holder relies on objects that are gone.
 //
-// guard:pin-expire. So of this swap and a renewal only one is applied. Without this condition: the
-// holder renews the pin in time; the compactor overwrites the renewed pin with an expired one, and
-// deletes what the pin holds.
+// guard:pin-expire. Of this swap and a renewal only one is applied. Without this condition: the holder
+// renews the pin in time; the compactor overwrites the renewed pin with an expired one, and deletes
+// what the pin holds.
 func TestExpirePin(t *testing.T) {
 	for _, renewFirst := range []bool{false, true} {
 		st := memstore.New(nil)

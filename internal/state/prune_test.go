@@ -25,10 +25,10 @@ import (
 // reader pins version 5, reads a mark below 5, and trusts its pin; the compactor deletes manifest 5 and
 // what the pin holds.
 //
-// guard:mark-before-pins. A reader creates its pin and then reads the mark. So either this listing
-// shows the pin, or the reader reads a mark that has passed its version, and drops the pin. Without
-// this listing: a compactor lists the pins; a reader pins version 5, and reads the old mark; the
-// compactor publishes a mark above 5, and deletes what the pin holds.
+// guard:mark-before-pins. A reader creates its pin and then reads the mark. Either the listing of the
+// pins shows the pin, or the reader reads a mark that has passed its version, and drops the pin.
+// Without this listing: a compactor lists the pins; a reader pins version 5, and reads the old mark;
+// the compactor publishes a mark above 5, and deletes what the pin holds.
 func TestPrune(t *testing.T) {
 	st := memstore.New(nil)
 	apply(t, st, layout.Compactor, 1, 4)

@@ -80,15 +80,15 @@ func TestFoldEdits(t *testing.T) {
 // epoch 1 that no edit has added; an edit of a faulty writer in epoch 2 adds this file, and the table
 // names a file that is gone.
 //
-// guard:edit-again. A file in a page is not noticed, because the page is not read here. Without this
-// check: edit 1 adds file f, edit 2 removes it, and both are folded; edit 3 of a faulty writer adds
-// file f again, and readers find file f in the table; a compactor deletes file f, as edit 2 allows; the
-// table names a file that is gone.
+// guard:edit-again. A file in a page is not noticed, because a fold does not read the page. Without
+// this check: edit 1 adds file f, edit 2 removes it, and both are folded; edit 3 of a faulty writer
+// adds file f again, and readers find file f in the table; a compactor deletes file f, as edit 2
+// allows; the table names a file that is gone.
 //
-// guard:edit-live. A file that may be in a page of the manifest is accepted, because the page is not
-// read here. Without this check: a faulty writer commits two edits that remove file f, which is in no
-// page; a reader applies both; its table notes file f as removed from a page, and counts one live file
-// too few.
+// guard:edit-live. A file that may be in a page of the manifest is accepted, because a fold does not
+// read the page. Without this check: a faulty writer commits two edits that remove file f, which is in
+// no page; a reader applies both; its table notes file f as removed from a page, and counts one live
+// file too few.
 func TestFoldRefusesEdits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		edits []AppliedEdit

@@ -82,10 +82,7 @@ func kindOf(c call, status int, code bloberror.Code) error {
 	}
 	switch status {
 	case http.StatusConflict:
-		// guard:created. A create that Azure answers with the 409 "blob already exists" is refused. Most
-		// other 409s mean an unknown outcome. Without this rule: A and B create lock 8, and A's create is
-		// applied; B's create gets the 409; B takes its outcome for unknown, reports a retry, and pauses
-		// before it reads the lock; each lost race takes longer than it must.
+		// guard:created. A create that Azure answers with the 409 "blob already exists" is refused.
 		//
 		//mutant:replace c.create && => false && c.create &&
 		if c.create && code == bloberror.BlobAlreadyExists {

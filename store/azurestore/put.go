@@ -87,12 +87,8 @@ func lend(body []byte) *loan { return &loan{r: bytes.NewReader(body)} }
 
 // takeBack waits for a Read that has begun, and makes later ones fail.
 //
-// guard:body-taken-back. Put lends the body to the SDK, and takes it back before it returns: it
-// waits for a read that has begun, and each later read fails. So nothing reads the caller's
-// memory after Put. Without this: a Put times out while net/http still reads its body; the retry
-// is applied, so the writer puts its next object into the same memory; the first request goes
-// on, and sends the first part of one object and the last part of another. The store refuses
-// that, because the slot is taken and the checksum is wrong; nothing else in this library does.
+// guard:body-taken-back. Put lends the body to the SDK, and takes it back before it returns: it waits
+// for a read that has begun, and each later read fails.
 //
 //mutant:replace l.r = nil => _ = l.r
 func (l *loan) takeBack() {

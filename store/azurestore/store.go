@@ -56,10 +56,7 @@ func (s *Store) Traits() store.Traits {
 
 // once returns the context for a call that sends one request.
 //
-// guard:one-attempt. The SDK's retries are off, so a call sends one request. Without this setting:
-// the connection of A's create breaks; the SDK sends the create again, and gets 403, because A's
-// credentials have expired; A sees only the 403, and reports that nothing was written; the first
-// request is applied after all.
+// guard:one-attempt. The SDK's retries are off, so a call sends one request.
 //
 //mutant:replace policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1}) => policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: 3, RetryDelay: 1, MaxRetryDelay: 2})
 func once(ctx context.Context) context.Context {

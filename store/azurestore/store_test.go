@@ -79,6 +79,12 @@ func env(t *testing.T, set map[string]string) {
 	}
 }
 
+// guard:no-signature-in-clear. Without this rule: an operator mistypes the address with http; the whole
+// signature crosses the network in clear with each request; any listener can use it until it expires.
+//
+// guard:no-token-in-clear. Without this rule: an operator mistypes an endpoint with http; the token
+// crosses the network in clear; any listener can use the token until it expires. A shared key may be
+// used: the key is never sent, only signatures of single requests are.
 func TestOpen(t *testing.T) {
 	env(t, nil)
 	for raw, want := range map[string]string{

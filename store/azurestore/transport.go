@@ -23,9 +23,7 @@ func (t *transport) Do(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	// guard:bounded-answer. Every answer but a blob is cut at 8 MiB. Without this limit: a broken
-	// server, or a proxy before it, answers a listing with an endless body; the SDK reads it into
-	// memory until the process is killed.
+	// guard:bounded-answer. Every answer but a blob is cut at 8 MiB.
 	if blob := resp.StatusCode/100 == 2 && r.Method == http.MethodGet && r.URL.Query().Get("comp") == ""; !blob {
 		resp.Body = cloud.Limited(resp.Body, cloud.MaxAnswer)
 	}

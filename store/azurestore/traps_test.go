@@ -14,6 +14,10 @@ import (
 
 // The SDK sends a request again three times by default, and shows the 409 or 412
 // that one's own first attempt caused. Here every method is one request.
+//
+// guard:one-attempt. Without this setting: the connection of A's create breaks; the SDK sends the
+// create again, and gets 403, because A's credentials have expired; A sees only the 403, and reports
+// that nothing was written; the first request is applied after all.
 func TestT05_OneAttempt(t *testing.T) {
 	for what, f := range map[string]fault{
 		"lost before": {Drop: true}, "lost after": {Lost: true},
@@ -52,6 +56,10 @@ func TestT05_OneAttempt(t *testing.T) {
 }
 
 // What became of an upload whose last request got no answer is told by the blob.
+//
+// guard:own-upload. Without the id: A draws a name for a file, and its machine is cloned before the
+// upload draws its id; A's last request is lost; clone B's blob of the same size is under the key; A
+// takes it for its own, and A's edit names a file with B's bytes.
 func TestT33_UploadIsSettledByTheBlob(t *testing.T) {
 	small, large := bytes.Repeat([]byte("x"), 1000), bytes.Repeat([]byte("0123456789"), 1000)
 	for name, c := range map[string]struct {
@@ -105,12 +113,19 @@ func TestT33_UploadIsSettledByTheBlob(t *testing.T) {
 }
 
 // A server that answers without end does not fill the memory.
+//
+// guard:bounded-answer. Without this limit: a broken server, or a proxy before it, answers a listing
+// with an endless body; the SDK reads it into memory until the process is killed.
 func TestAnswersAreBounded(t *testing.T) {
 	az := newStub()
 	cloudtest.AnswersAreBounded(t, serve(t, az), &az.Stub, `<?xml version="1.0"?><EnumerationResults><Blobs><Blob><Name>`, "list")
 }
 
 // TestAnswers is the table of what each answer means to each kind of request.
+//
+// guard:created. Most other 409s of Azure mean an unknown outcome. Without this rule: A and B create
+// lock 8, and A's create is applied; B's create gets the 409; B takes its outcome for unknown, reports
+// a retry, and pauses before it reads the lock; each lost race takes longer than it must.
 func TestAnswers(t *testing.T) {
 	unknown, rejected := cloudtest.Unknown, cloudtest.Rejects
 	for _, c := range []struct {

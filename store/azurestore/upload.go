@@ -147,11 +147,8 @@ func (u *upload) find(ctx context.Context) (store.Info, bool) {
 	if err != nil || out.ContentLength == nil || cloud.VersionOf(out.ETag) == "" {
 		return store.Info{}, false
 	}
-	// guard:own-upload. If the last request of an upload has an unknown outcome, the blob under its
-	// key is read. It counts as uploaded only with this upload's size, and with this upload's
-	// random id in its metadata. Without the id: A draws a name for a file, and its machine is
-	// cloned before the upload draws its id; A's last request is lost; clone B's blob of the same
-	// size is under the key; A takes it for its own, and A's edit names a file with B's bytes.
+	// guard:own-upload. An upload whose last request has an unknown outcome counts as uploaded only if
+	// the blob has this upload's size, and its random id in the metadata.
 	//
 	//mutant:replace own := false => own := true
 	own := false

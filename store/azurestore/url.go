@@ -90,10 +90,8 @@ func (t *target) client() (*container.Client, error) {
 			// The SDK's error may repeat the secret.
 			return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used; copy it anew from the account's page of keys")
 		}
-		// guard:no-signature-in-clear. A connection string may have an address with plain http and a
-		// shared access signature. It is refused, unless it is of an emulator on this machine. Without
-		// this rule: an operator mistypes the address with http; the whole signature crosses the network
-		// in clear with each request; any listener can use it until it expires.
+		// guard:no-signature-in-clear. A connection string with plain http and a shared access
+		// signature is refused, unless it is of an emulator on this machine.
 		//
 		//mutant:replace inClear(client.URL()) => false
 		if strings.Contains(client.URL(), "?") && inClear(client.URL()) {
@@ -124,10 +122,8 @@ func (t *target) client() (*container.Client, error) {
 	case sas != "" && !inClear(t.endpoint):
 		return container.NewClientWithNoCredential(address+"?"+strings.TrimPrefix(sas, "?"), ClientOptions())
 	case plain:
-		// guard:no-token-in-clear. No bearer token is sent over plain http, and a shared access signature
-		// only to an emulator on this machine. Without this rule: an operator mistypes an endpoint with
-		// http; the token crosses the network in clear; any listener can use the token until it expires.
-		// A shared key may be used: the key is never sent, only signatures of single requests are.
+		// guard:no-token-in-clear. No bearer token is sent over plain http, and a shared access
+		// signature only to an emulator on this machine.
 		return nil, errInClear
 	}
 	found, err := azidentity.NewDefaultAzureCredential(nil)

@@ -44,10 +44,7 @@ func write(ctx context.Context, h *storage.ObjectHandle, body []byte, opts *stor
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := h.NewWriter(ctx)
-	// guard:single-shot. A Put is one request, never an upload in chunks. Without this setting: the
-	// SDK allocates 16 MiB for each Put, and sends a longer body in chunks; A puts an object of 17
-	// MiB, which is several requests; the transport lets a Put send only one request, and refuses the
-	// second; no object of that size can be put.
+	// guard:single-shot. A Put is one request, never an upload in chunks.
 	//
 	//mutant:replace w.ChunkSize = 0 =>
 	w.ChunkSize = 0

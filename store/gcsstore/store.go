@@ -64,10 +64,7 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 // Traits implements [store.Store].
 func (s *Store) Traits() store.Traits {
 	// guard:min-rewrite. Google Cloud Storage takes about one write per second of one key, and its
-	// driver says so in the store's traits. A leader sends no faster heartbeats, and refuses settings
-	// that need them. Without this trait: an operator gives A a validity of one second; A sends a
-	// heartbeat every 400 ms; the store answers most of them with 429; A's term expires, although A and
-	// the store are well.
+	// driver says so in the store's traits.
 	//
 	//mutant:replace , MinRewrite: time.Second => , MinRewrite: 0 * time.Second
 	return store.Traits{Name: "gs://" + s.name, Endpoint: s.opts.Endpoint, MultiProcess: true, MinRewrite: time.Second}

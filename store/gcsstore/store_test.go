@@ -26,6 +26,9 @@ func TestVersionsOfOthers(t *testing.T) {
 }
 
 // A server that answers without end does not fill the memory.
+//
+// guard:bounded-answer. Without this limit: a broken server, or a proxy before it, answers a listing
+// with an endless body; the SDK reads it into memory until the process is killed.
 func TestAnswersAreBounded(t *testing.T) {
 	gcs := newStub()
 	cloudtest.AnswersAreBounded(t, serve(t, gcs), &gcs.Stub, `{"kind":"`, "put", "list")
@@ -112,6 +115,9 @@ func TestOpen(t *testing.T) {
 }
 
 // A token never travels in the clear, whatever the environment holds.
+//
+// guard:no-token-in-clear. Without this rule: an operator mistypes an endpoint with http; the bearer
+// token crosses the network in clear; any listener can use the token until it expires.
 func TestNoTokenInTheClear(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "user.json")
 	if err := os.WriteFile(key, []byte(`{"type":"authorized_user","client_id":"i","client_secret":"s","refresh_token":"r"}`), 0o600); err != nil {

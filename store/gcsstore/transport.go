@@ -33,11 +33,7 @@ var errSecond = errors.New("gcsstore: a call that may send one request was about
 type transport struct{ base http.RoundTripper }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	// guard:cancelled-upload. No request is sent after its call was cancelled. Go's http.Transport
-	// checks this too, but a caller's own RoundTripper may not. Without this check: the body of an
-	// upload fails in the middle; Upload cancels the call, and closes the SDK's writer; the SDK takes
-	// that for the end of the body, and sends the last part; the RoundTripper sends it, and half a
-	// file becomes an object.
+	// guard:cancelled-upload. No request is sent after its call was cancelled.
 	if err := r.Context().Err(); err != nil {
 		return nil, refuse(r, err)
 	}
@@ -45,11 +41,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !known {
 		call = &request{}
 	}
-	// guard:one-attempt. A call sends one request, whatever the SDK does. Its policy is set to no
-	// retries, but today's SDK reopens a broken download all the same, and a later one may retry more.
-	// Without this check: such an SDK sends A's create again after a broken connection; the second
-	// request gets 403, because A's credentials have expired; A reports that nothing was written; the
-	// first request is applied after all.
+	// guard:one-attempt. A call sends one request, whatever the SDK does.
 	if call.sent && !call.many {
 		return nil, refuse(r, cmp.Or(call.broke, errSecond))
 	}
@@ -62,9 +54,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		call.date = date
 	}
 	body := &answer{ReadCloser: resp.Body, r: resp.Body, call: call}
-	// guard:bounded-answer. Every answer but an object is cut at 8 MiB. Without this limit: a broken
-	// server, or a proxy before it, answers a listing with an endless body; the SDK reads it into
-	// memory until the process is killed.
+	// guard:bounded-answer. Every answer but an object is cut at 8 MiB.
 	if object := resp.StatusCode/100 == 2 && r.URL.Query().Get("alt") == "media"; !object {
 		body.r = io.LimitReader(resp.Body, cloud.MaxAnswer)
 	}

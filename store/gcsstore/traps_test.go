@@ -21,6 +21,11 @@ import (
 // Google Cloud Storage takes about one write a second for one name. The
 // heartbeat swaps one name: by default it keeps the distance that the driver
 // asks for, however short the lease, and a shorter one is refused.
+//
+// guard:min-rewrite. A leader on such a store sends no faster heartbeats, and refuses settings that
+// need them. Without this trait: an operator gives A a validity of one second; A sends a heartbeat
+// every 400 ms; the store answers most of them with 429; A's term expires, although A and the store are
+// well.
 func TestT34_HeartbeatKeepsTheLeastInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gcs := newStub()
@@ -65,6 +70,10 @@ var size = map[string]int{"small": 1 << 10, "larger than the SDK's chunk": 17 <<
 // A Put is one request of its own kind, however large it is and whatever
 // happens to it. The SDK's default (chunks of 16 MiB, retries of conditional
 // writes) sends it again, and shows the 412 that one's own first attempt caused.
+//
+// guard:single-shot. Without this setting: the SDK allocates 16 MiB for each Put, and sends a longer
+// body in chunks; A puts an object of 17 MiB, which is several requests; the transport lets a Put send
+// only one request, and refuses the second; no object of that size can be put.
 func TestT35_PutIsOneRequest(t *testing.T) {
 	faults := map[string]fault{
 		"none": {}, "lost before": {Drop: true}, "lost after": {Lost: true},
@@ -101,6 +110,11 @@ func TestT35_PutIsOneRequest(t *testing.T) {
 
 // The SDK opens a download again that breaks off. Here that is an error, which
 // says what broke it.
+//
+// guard:one-attempt. The SDK's policy is set to no retries, but today's SDK reopens a broken download
+// all the same, and a later one may retry more. Without this check: such an SDK sends A's create again
+// after a broken connection; the second request gets 403, because A's credentials have expired; A
+// reports that nothing was written; the first request is applied after all.
 func TestT35_GetIsOneRequest(t *testing.T) {
 	gcs := newStub()
 	st := serve(t, gcs)
@@ -123,6 +137,10 @@ func TestT35_GetIsOneRequest(t *testing.T) {
 }
 
 // What becomes of an upload is told by the object, not by the last answer.
+//
+// guard:own-upload. Without this check: A and B run from one snapshot of a machine, and draw the same
+// name for a file; B is first, and A's upload gets 412; A takes B's object for its own, and A's edit
+// names a file with B's bytes.
 func TestT35_UploadIsSettledByTheObject(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  string
@@ -179,6 +197,11 @@ func TestT35_UploadIsSettledByTheObject(t *testing.T) {
 // A body that breaks off leaves nothing: closing the SDK's writer must not end
 // what was sent so far as if it were whole. The stub has no network that would
 // look at the context.
+//
+// guard:cancelled-upload. Go's http.Transport looks for a cancelled call, too, but a caller's own
+// RoundTripper may not. Without this check: the body of an upload fails in the middle; Upload cancels
+// the call, and closes the SDK's writer; the SDK takes that for the end of the body, and sends the last
+// part; the RoundTripper sends it, and half a file becomes an object.
 func TestUploadOfBrokenBodyLeavesNothing(t *testing.T) {
 	for _, at := range []int{0, 1000, 262144, 300000, 600000} {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {

@@ -76,11 +76,8 @@ func (s *Store) find(ctx context.Context, key string, src *source) (store.Info, 
 	defer cancel()
 	var sent request
 	attrs, err := s.bucket.Object(key).Attrs(sent.with(ctx))
-	// guard:own-upload. If an upload has sent its whole body and was not answered with success, the
-	// object under its key is read. It counts as uploaded only if its size and checksum are those of
-	// what was sent. Without this check: A and B run from one snapshot of a machine, and draw the same
-	// name for a file; B is first, and A's upload gets 412; A takes B's object for its own, and A's
-	// edit names a file with B's bytes.
+	// guard:own-upload. An upload that has sent its whole body and was not answered with success counts
+	// as uploaded only if the object has the size and checksum of what was sent.
 	//
 	//mutant:replace attrs.Size != src.n || attrs.CRC32C != src.crc => false
 	if err != nil || attrs.Size != src.n || attrs.CRC32C != src.crc || attrs.Generation <= 0 {

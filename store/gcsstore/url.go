@@ -73,9 +73,7 @@ func parse(u *url.URL) (*target, error) {
 			return nil, err
 		}
 	}
-	// guard:no-token-in-clear. No credentials are sent over plain http. Without this rule: an operator
-	// mistypes an endpoint with http; the bearer token crosses the network in clear; any listener can
-	// use the token until it expires.
+	// guard:no-token-in-clear. No credentials are sent over plain http.
 	if strings.HasPrefix(t.options.Endpoint, "http://") {
 		t.anonymous = true
 	}

@@ -223,11 +223,8 @@ func (u *upload) look(ctx context.Context) (info store.Info, own bool) {
 	if err != nil || aws.ToInt64(out.ContentLength) != u.body.n {
 		return store.Info{}, false
 	}
-	// guard:own-upload. If the last request of an upload has an unknown outcome, the object under its
-	// key is read. It counts as uploaded only with this upload's size, and with this upload's random
-	// id in its metadata. Without the id: A draws a name for a file, and its machine is cloned before
-	// the upload draws its id; A's last request is lost; clone B's object of the same size is under
-	// the key; A takes it for its own, and A's edit names a file with B's bytes.
+	// guard:own-upload. An upload whose last request has an unknown outcome counts as uploaded only if
+	// the object has this upload's size, and its random id in the metadata.
 	//
 	//mutant:replace own = false => own = true
 	own = false

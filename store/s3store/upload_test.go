@@ -195,6 +195,10 @@ func TestT33_FailedCompletion(t *testing.T) {
 }
 
 // An object with other bytes under the key is somebody else's, also if it has the same size.
+//
+// guard:own-upload. Without the id: A draws a name for a file, and its machine is cloned before the
+// upload draws its id; A's last request is lost; clone B's object of the same size is under the key; A
+// takes it for its own, and A's edit names a file with B's bytes.
 func TestT33_SomebodyElsesObject(t *testing.T) {
 	mine := randomBody(6 * mib)
 	other := bytes.Clone(mine)

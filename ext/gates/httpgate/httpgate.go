@@ -47,9 +47,7 @@ func Handler(gate *fence.Gate, next http.Handler) http.Handler {
 			return
 		}
 		// guard:http-inside. A request is served inside the gate, not after a check of the gate: while
-		// it is served, no request of a later epoch begins. Without this: zombie Z sends a request
-		// with epoch 1, which passes the check and is then delayed; leader B sets the value with epoch
-		// 2; Z's request goes on, and overwrites B's value with an older one.
+		// it is served, no request of a later epoch begins.
 		//
 		//mutant:replace gate.Do(fence.Epoch(epoch), func() error { => func(f func() error) error { if err := gate.Check(fence.Epoch(epoch)); err != nil { return err }; return f() }(func() error {
 		err = gate.Do(fence.Epoch(epoch), func() error {

@@ -61,10 +61,8 @@ func New(name string, opts *Options) (*Gate, error) {
 		name:   name,
 		create: "CREATE TABLE IF NOT EXISTS " + table + " (name varchar(200) PRIMARY KEY, epoch bigint NOT NULL)",
 		insert: "INSERT INTO " + table + " (name, epoch) VALUES (" + one + ", 0) ON CONFLICT (name) DO NOTHING",
-		// guard:sql-epoch. A transaction may raise a gate's row to its own epoch only if the row has
-		// no higher epoch; otherwise the gate refuses the transaction. Without this check: the leader
-		// of epoch 2 has changed an account; a transaction of zombie Z, in epoch 1, arrives, sets the
-		// row back to 1, and overwrites the change.
+		// guard:sql-epoch. A transaction may raise a gate's row to its own epoch only if the row has no
+		// higher epoch; otherwise the gate refuses the transaction.
 		//
 		//mutant:replace " AND epoch <= " + again => " AND 0 <= " + again
 		raise:   "UPDATE " + table + " SET epoch = " + one + " WHERE name = " + two + " AND epoch <= " + again,

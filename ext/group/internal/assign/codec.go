@@ -194,9 +194,8 @@ func unpack(body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: assignment of version %d, this program knows %d; upgrade this program", fence.ErrFormat, body[4], version)
 	}
 	size := binary.LittleEndian.Uint32(body[8:])
-	// guard:assign-size. The size that an assignment states for its unpacked payload is at most 16 MiB, or no
-	// memory is allocated. Without this check: somebody puts an object of a hundred bytes under the key
-	// of an assignment; it states a payload of 4 GiB; each member that reads it allocates that much.
+	// guard:assign-size. The size that an assignment states for its unpacked payload is at most 16 MiB,
+	// or no memory is allocated.
 	if size > maxRaw {
 		return nil, corrupt("its payload has %d bytes; at most %d are possible", size, maxRaw)
 	}

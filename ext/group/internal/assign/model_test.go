@@ -168,6 +168,15 @@ func (w *play) organise(me fence.ID) error {
 	return err
 }
 
+// guard:pending-kept. Without this: A works on the partition; assignment 2 gives it to B, and has a
+// pending entry for A; B waits for A; assignment 3 gives the partition to C, and has a pending entry
+// only for B; B has no work to stop, and acknowledges; C starts while A, which has not read assignment
+// 2, works.
+//
+// guard:pending-raised. Without this: assignment 2 takes the partition from A, whose entry gets the
+// number 2; assignment 3 gives the partition back to A before A has acknowledged; A acknowledges
+// assignment 3, and starts; assignment 4 gives the partition to B, and leaves A's entry at number 2;
+// A's acknowledgement of assignment 3 clears this entry; B starts while A works.
 func TestPlay(t *testing.T) {
 	seeds := test.Of(200, 3000)
 	started, made := 0, 0

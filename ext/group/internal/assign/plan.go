@@ -56,11 +56,7 @@ func Next(newest *Assignment, news *News) (*Assignment, error) {
 }
 
 func begin(base *Assignment, news *News) *plan {
-	// guard:partitions-kept. An assignment has no fewer partitions than the one before. Without this
-	// check: assignment 2 adds partition 9, and A works on it; an organiser that has not read the new
-	// number of partitions makes assignment 3 without partition 9, and so without its pending entries;
-	// assignment 4 adds partition 9 again, and gives it to B; B starts while A, which has not read
-	// assignment 3, works.
+	// guard:partitions-kept. An assignment has no fewer partitions than the one before.
 	//
 	//mutant:replace max(len(base.owners), news.Partitions) => news.Partitions
 	n := max(len(base.owners), news.Partitions)
@@ -185,11 +181,8 @@ func (p *plan) grant(requests []Request) {
 		if r.Partition < 0 || r.Partition >= len(p.base.owners) {
 			continue
 		}
-		// guard:request-tenure. A request of an owner counts only while the partition has the tenure that
-		// the request names. The organiser checks this too when it collects the requests; this is the
-		// last check. Without both: A asks to give its partition up, and the partition goes to B; the
-		// organiser reads A's request again, and takes the partition from B, whose work is sound; this
-		// happens again with each new owner.
+		// guard:request-tenure. A request of an owner counts only while the partition has the tenure
+		// that the request names.
 		if r.Tenure != p.base.tenures[r.Partition] {
 			continue
 		}
@@ -344,11 +337,8 @@ func (p *plan) tenure(part int, reused uint64) uint64 {
 	if part >= len(p.base.owners) {
 		return p.number
 	}
-	// guard:tenure-new. The tokens of an owner are counted from the tenure of its partition. So the tenure
-	// must rise whenever the partition moves. An older tenure is reused only if it is higher than the
-	// partition's own. Without this check: the partition has tenure 5, the highest of all, and belongs
-	// to A; assignment 6 moves it to B, and reuses tenure 5; B's first token equals A's first; the log
-	// has been opened with that token, and refuses B.
+	// guard:tenure-new. A partition that moves gets an older tenure again only if that is higher than
+	// its own.
 	//
 	//mutant:replace reused > old => reused > 0
 	if old := p.base.tenures[part]; old > 0 && reused > old {
@@ -390,30 +380,20 @@ func (p *plan) pend(entries []Entry, part int, moved bool) []Entry {
 	for i := p.base.first[part]; i < p.base.first[part+1]; i++ {
 		e := p.base.entries[i]
 		// guard:pending-kept. A pending entry stays in each later assignment until it is cleared.
-		// Without this: A works on the partition; assignment 2 gives it to B, and has a pending entry
-		// for A; B waits for A; assignment 3 gives the partition to C, and has a pending entry only for
-		// B; B has no work to stop, and acknowledges; C starts while A, which has not read assignment
-		// 2, works.
 		//
 		//mutant:replace !p.stays[i] => true
 		if !p.stays[i] {
 			continue
 		}
 		// guard:pending-raised. An owner that loses its partition must acknowledge the assignment that
-		// takes it away, also if a pending entry already names the owner. Without this: assignment 2
-		// takes the partition from A, whose entry gets the number 2; assignment 3 gives the partition
-		// back to A before A has acknowledged; A acknowledges assignment 3, and starts; assignment 4
-		// gives the partition to B, and leaves A's entry at number 2; A's acknowledgement of assignment
-		// 3 clears this entry; B starts while A works.
+		// takes it away, also if a pending entry already names the owner.
 		if must && e.Member == int(old) {
 			e.Number = p.number
 		}
 		entries = append(entries, e)
 	}
 	// guard:pending-owner. An assignment that moves a partition adds a pending entry for the old owner,
-	// unless the old owner is expired. The new owner starts only when all pending entries of the
-	// partition are cleared. Without this entry: A works on the partition; assignment 2 gives it to B;
-	// B starts at once; A has not read assignment 2 yet, and works on.
+	// unless the old owner is expired.
 	if must && !p.entry(part, old) {
 		i, _ := slices.BinarySearchFunc(entries[first:], int(old), func(e Entry, m int) int { return cmp.Compare(e.Member, m) })
 		entries = slices.Insert(entries, first+i, Entry{Member: int(old), Number: p.number})

@@ -59,6 +59,10 @@ func TestJoinOfThe101st(t *testing.T) {
 }
 
 // Ten workers restart one after the other. Each stops, and joins anew.
+//
+// guard:pending-owner. The new owner starts only when all pending entries of the partition are cleared.
+// Without this entry: A works on the partition; assignment 2 gives it to B; B starts at once; A has not
+// read assignment 2 yet, and works on.
 func TestRollingRestart(t *testing.T) {
 	for _, end := range []State{Leaving, Expired} {
 		g := newGroup(t, 1000)
@@ -152,6 +156,10 @@ func TestWeights(t *testing.T) {
 	wantShares(t, g.a, 0, 100)
 }
 
+// guard:request-tenure. The organiser checks the tenure also when it collects the requests; this is the
+// last check. Without both: A asks to give its partition up, and the partition goes to B; the organiser
+// reads A's request again, and takes the partition from B, whose work is sound; this happens again with
+// each new owner.
 func TestGivenUp(t *testing.T) {
 	g := newGroup(t, 3)
 	g.join(1, 1)
@@ -236,6 +244,10 @@ func TestManyAreGivenUp(t *testing.T) {
 	wantShares(t, g.a, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100)
 }
 
+// guard:tenure-new. The tokens of an owner are counted from the tenure of its partition. So the tenure
+// must rise whenever the partition moves. Without this check: the partition has tenure 5, the highest
+// of all, and belongs to A; assignment 6 moves it to B, and reuses tenure 5; B's first token equals A's
+// first; the log has been opened with that token, and refuses B.
 func TestFreshTenure(t *testing.T) {
 	g := newGroup(t, 2)
 	g.cleared = func(int, Entry) bool { return false }
@@ -299,7 +311,10 @@ func TestFewMovesShareATenure(t *testing.T) {
 	}
 }
 
-// guard:partitions-kept.
+// guard:partitions-kept. Without this check: assignment 2 adds partition 9, and A works on it; an
+// organiser that has not read the new number of partitions makes assignment 3 without partition 9, and
+// so without its pending entries; assignment 4 adds partition 9 again, and gives it to B; B starts
+// while A, which has not read assignment 3, works.
 func TestPartitionsAreRaised(t *testing.T) {
 	g := newGroup(t, 2)
 	news := g.news()

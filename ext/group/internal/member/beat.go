@@ -44,11 +44,7 @@ func (m *Machine) join() {
 		switch ev.Outcome {
 		case Done:
 			// guard:clean-join. The first deadline of a member counts from before its create was first
-			// sent. A create that is answered after this deadline ends the session, and the worker can
-			// join only under another name. Without this: A's create is applied, but the answer is
-			// lost; A sends the create again late, though within the validity, and learns that its object
-			// is there; A counts its deadline from this answer, and its heartbeats are lost; organisers have counted since
-			// the first request was applied, and expire A while A works.
+			// sent.
 			//
 			//mutant:replace sent.Add => m.now.Add
 			m.deadline = sent.Add(m.cfg.Validity - m.cfg.Margin)
@@ -100,10 +96,7 @@ func (m *Machine) turnBeat() {
 
 func (m *Machine) send() {
 	// guard:deadline-sent. After a heartbeat, a member's new deadline counts from before the heartbeat
-	// was first sent, not from a retry. Without this: A's heartbeat is applied, and the answer is lost;
-	// A sends it again much later, and learns that it was applied; A counts its new deadline from the
-	// retry, and its next heartbeats are lost; organisers have counted since the first request was
-	// applied, and expire A while A works.
+	// was first sent, not from a retry.
 	//
 	//mutant:replace first := m.first => first := m.now
 	first := m.first
@@ -131,11 +124,7 @@ func (m *Machine) send() {
 // renewed moves the deadline after a heartbeat was applied.
 func (m *Machine) renewed(first clock.Instant) {
 	// guard:final-deadline. A member whose deadline has passed never goes on under its name, whatever
-	// answer comes later. Without this check, on a store whose object versions are hashes of the
-	// contents: A sends a heartbeat just before its deadline, and the deadline passes; A is expired,
-	// and somebody deletes A's object; late copies of A's create and of all A's swaps land one after
-	// another, the heartbeat last; A hears that its heartbeat was applied, and is live again; the
-	// others have found A dead, and do not wait for A's work.
+	// answer comes later.
 	//
 	//mutant:replace m.state == over => false
 	if m.state == over {
@@ -168,8 +157,7 @@ func (m *Machine) mayRelease() bool {
 		return false
 	}
 	// guard:expire-last. A member that leaves swaps its own object to expired only when all its work
-	// has returned. Without this check: A expires itself while its work on a partition still runs;
-	// nobody waits for an expired member; B starts on the partition beside A's work.
+	// has returned.
 	//
 	//mutant:replace len(m.parts) > 0 => false
 	if len(m.parts) > 0 {

@@ -155,9 +155,7 @@ func (m *Machine) adoptHold() {
 	owed, acked := map[int]uint64{}, map[int]uint64{}
 	for p, v := range a.PendingOf(m.self) {
 		// guard:ack-unheld. A member acknowledges every pending entry that names it, also for a
-		// partition that it never worked on. Without this: assignment 2 gives the partition to B;
-		// assignment 3 gives it to C, with a pending entry for B; B reads only assignment 3, and has no
-		// work to stop; B acknowledges nothing, and C waits for B for ever.
+		// partition that it never worked on.
 		//
 		//mutant:replace owed[p] = v => if m.parts[p] != nil { owed[p] = v }
 		owed[p] = v
@@ -183,12 +181,8 @@ func (m *Machine) compare(p int, x *part) {
 	a := m.known
 	owner := a.Owner(p)
 	mine := owner != assign.Nobody && owner == m.self
-	// guard:tenure-token. A tenure is a number that names one ownership of a partition. It rises whenever
-	// the partition moves. A member's work goes on only while the partition has the tenure under which
-	// the work began. Without this check: assignment 1 gives the partition to A, assignment 2 to B,
-	// assignment 3 to A again; A reads assignments 1 and 3 but not 2, and works on; A's work fails, and
-	// before A opens the partition again, A acknowledges assignment 3; B has read only assignment 2,
-	// takes this for A's promise that it has let go, and starts; A opens the partition again, beside B.
+	// guard:tenure-token. A member's work goes on only while the partition has the tenure under which
+	// the work began.
 	//
 	//mutant:replace x.tenure == a.Tenure(p) => true
 	if mine && x.tenure == a.Tenure(p) {
@@ -259,9 +253,7 @@ func (m *Machine) turnPart(p int, x *part) {
 	switch x.phase {
 	case waiting:
 		// guard:handshake. A new owner starts only when every pending entry of the partition is
-		// cleared: each such member has acknowledged, or is dead. Without this check: assignment 2
-		// moves the partition from A to B; B reads assignment 2, and starts at once; A has not read
-		// assignment 2 yet, and works on.
+		// cleared: each such member has acknowledged, or is dead.
 		//
 		//mutant:replace m.waits(p) => false
 		if m.waits(p) {
@@ -298,8 +290,7 @@ func (m *Machine) turnPart(p int, x *part) {
 		m.partsDue = min(m.partsDue, x.until)
 	case stopping:
 		// guard:hung-ends. A member ends its session if work that was told to stop does not return
-		// within Options.Drain. Without this check: A's work hangs; A's heartbeats go on, so nobody
-		// expires A; A never acknowledges that it has stopped; the new owner waits for ever.
+		// within Options.Drain.
 		//
 		//mutant:replace m.now >= x.until => false
 		if m.now >= x.until {
@@ -331,11 +322,8 @@ func (m *Machine) start(p int, x *part) {
 		x.phase = idle
 		return
 	}
-	// guard:token-count. A tenure is a number that names one ownership of a partition. An owner counts
-	// how often it opens the partition under this tenure, because each opening needs a token of its
-	// own. Without the count: A's work fails, and A opens the partition again with the same token;
-	// the log refuses A, as if another process had A's token; so does each later opening, and nobody
-	// works on the partition until it moves.
+	// guard:token-count. An owner counts how often it opens a partition under one tenure, because each
+	// opening needs a token of its own.
 	//
 	//mutant:replace x.opened++ =>
 	x.opened++
@@ -427,8 +415,6 @@ func (m *Machine) turnAck() {
 	doc := &Ack{Number: m.known.Number()}
 	for p := range m.toAck {
 		// guard:stop-first. A member acknowledges a partition only when its work there has returned.
-		// Without this check: assignment 2 moves the partition from A to B; A reads assignment 2, and
-		// acknowledges at once; B starts while A's last requests are still in flight.
 		if x := m.parts[p]; x != nil && x.works() {
 			continue
 		}

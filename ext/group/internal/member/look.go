@@ -52,11 +52,7 @@ func (m *Machine) turnLook() {
 		m.at(m.again)
 		return
 	}
-	// guard:look-anyway. A member lists the assignments from time to time, whatever the hint says. The
-	// hint is an object with the number of the newest assignment, and it may be out of date. Without
-	// this listing: assignment 2 gives the partition to B, which does not organise, and so lists
-	// nothing else; the hint for assignment 2 is never written, and no other assignment follows; B
-	// never learns of assignment 2, and nobody works on the partition.
+	// guard:look-anyway. A member lists the assignments from time to time, whatever the hint says.
 	//
 	//mutant:replace m.now >= m.listDue => false
 	due := m.now >= m.listDue
@@ -112,12 +108,8 @@ func (m *Machine) list() {
 
 // lost reports whether a hint names an assignment above all that are known.
 func (m *Machine) lost(hinted uint64) bool {
-	// guard:hint-lost. A hint is written after its assignment, so a listing that begins after the
-	// hint was read shows that assignment or a later one. If it does not, assignments were lost,
-	// and the member ends. Without this check: assignment 1 gives the partition to A; A leaves, and
-	// assignment 2 gives it to B; B's VM is frozen, and somebody deletes assignment 2 by mistake; C
-	// joins, reads assignment 1, expires B, and creates another assignment 2; this gives the
-	// partition to C, with B's token; B thaws, and a sink lets the requests of both through.
+	// guard:hint-lost. If a listing that began after a hint was read shows neither the hint's
+	// assignment nor a later one, assignments were lost, and the member ends.
 	//
 	//mutant:replace hinted > max(m.known.Number(), m.listed) => false
 	return hinted > max(m.known.Number(), m.listed)
@@ -160,10 +152,7 @@ func (m *Machine) heardHint(ev Event) {
 func (m *Machine) newest(entries []Entry) {
 	for _, e := range entries {
 		// guard:newest-kept. A member that has read an assignment never acts on one with a lower
-		// number. Without this check: assignment 2 moves the partition from A to B; A sends a listing,
-		// whose answer is slow; by another listing A learns of assignment 2, stops, and acknowledges; B
-		// starts; the slow listing is answered, and shows assignment 1 as the newest; A reads
-		// assignment 1, and starts beside B.
+		// number.
 		//
 		//mutant:replace n > m.known.Number() => n > 0
 		if n, ok := ParseAssignKey(e.Key); ok && n > m.known.Number() && n >= m.listed {
@@ -190,11 +179,7 @@ func (m *Machine) get() {
 			m.missed(ev.Err)
 		case ev.Version != version:
 			// guard:listed-version. The GET of an assignment must return the object version that the
-			// listing showed. Without this: C lists assignment 2 as the newest; C's VM is frozen, and
-			// its clock with it; assignment 3 gives the partition to B; assignment 2 is pruned; Z,
-			// which last read assignment 1, by which nobody owns the partition, creates another
-			// assignment 2 in the hole, which gives the partition to C; C thaws, reads it, and starts
-			// beside B.
+			// listing showed.
 			m.want = true
 			m.missed(nil)
 		default:

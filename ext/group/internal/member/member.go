@@ -39,10 +39,8 @@ type Config struct {
 
 // wait is how long others wait for a member that shows no sign of life.
 //
-// guard:lapse-rate. Organisers wait a little longer than a validity before they expire a member, because
-// clocks may differ in rate. Without this: A's clock is slow, and organiser B's clock is fast; in a
-// validity they come apart by more than the Margin by which A stops early; after a validity by B's
-// clock, B expires A; by A's clock A's deadline has not come yet, and A works beside the new owners.
+// guard:lapse-rate. Organisers wait a little longer than a validity before they expire a member,
+// because clocks may differ in rate.
 //
 //mutant:replace float64(c.Validity)*(1+c.ClockRate)/(1-c.ClockRate) => float64(c.Validity)
 func (c *Config) wait() time.Duration {
@@ -196,16 +194,11 @@ func (m *Machine) check() {
 	switch {
 	case m.now >= m.deadline:
 		// guard:deadline-first. A member ends its session at its own deadline, which comes before
-		// anybody may expire the member. Without this check: A's heartbeats do not get through; an
-		// organiser expires A; the next assignment gives A's partition to B, and does not name A as
-		// pending, because A is dead; B starts while A, which knows nothing of this, works.
+		// anybody may expire the member.
 		m.end(ByDeadline, m.failed)
 	case m.blind != 0 && m.now >= m.blind.Add(m.cfg.Validity):
-		// guard:blind-ends. A member that for a validity could not read the newest assignment,
-		// which says who owns each partition, ends its session. Without this check: A's listings
-		// fail, but its heartbeats succeed, so nobody expires A; an assignment gives A's partition
-		// to B; B may start only when A has acknowledged that, or is dead; A never reads that
-		// assignment, and works on; B waits for ever.
+		// guard:blind-ends. A member that for a validity could not read the newest assignment, which
+		// says who owns each partition, ends its session.
 		m.end(ByBlindness, m.lookErr)
 	default:
 		m.at(m.deadline)

@@ -33,10 +33,8 @@ func (m *Machine) adoptPlan() {
 
 // overdue reports whether others have left undone what is needed.
 func (m *Machine) overdue() bool {
-	// guard:next-organises. The first member in order creates the assignments. If one is needed and
-	// nobody has created it for a validity, the next member does so. Without this: the first member's
-	// creates of assignments time out, but its heartbeats are applied, so it stays the first; a member
-	// that joins never gets a partition.
+	// guard:next-organises. If an assignment is needed and nobody has created it for a validity, the
+	// next member in order creates it.
 	//
 	//mutant:replace m.need != 0 && m.now >= m.need.Add(m.cfg.Validity) => false
 	return m.need != 0 && m.now >= m.need.Add(m.cfg.Validity)
@@ -167,10 +165,7 @@ func (m *Machine) make(next *assign.Assignment) {
 	m.making = true
 	began := m.now
 	// guard:create-absent. An assignment is created only if its key is absent, and is never
-	// overwritten. Without this condition: organisers X and Y have both read assignment 1, by which
-	// nobody owns the partition; X creates assignment 2, which gives the partition to A; A starts; Y
-	// overwrites assignment 2 with one that gives the partition to B, and has no pending entry for A; B
-	// starts beside A.
+	// overwritten.
 	//
 	//mutant:replace Op: Create => Op: Put
 	m.do(Job{Op: Create, Key: AssignKey(n), Doc: next, Until: m.now.Add(m.cfg.Renew)}, func(ev Event) {
@@ -185,11 +180,7 @@ func (m *Machine) make(next *assign.Assignment) {
 		}
 		m.planned, m.planAt = true, m.now.Add(m.cfg.Renew/4)
 		// guard:created-listed. A member that has created an assignment acts on it only when a listing
-		// that began after the create shows it as the newest. Without this: by assignment 1 nobody owns
-		// the partition; Z reads it; Z's VM is frozen, and its clock with it; assignment 2 gives the
-		// partition to A, and assignment 3 to B, which starts when A has stopped; assignment 2 is
-		// pruned; Z thaws, and creates another assignment 2 in the hole, by which Z is the owner, and
-		// nobody is pending; Z starts beside B.
+		// that began after the create shows it as the newest.
 		//
 		//mutant:replace m.wanted() => if ev.Outcome == Done { m.adopt(next) }
 		m.wanted()

@@ -70,21 +70,14 @@ func (m *Machine) needless(key string) (grace time.Duration, ok bool) {
 	}
 	if x, n, ok := parseAck(key); ok {
 		// guard:ack-newer. A pruner deletes no acknowledgement whose number is above the newest
-		// assignment that the pruner has read, because it cannot know who waits for that. It relies
-		// on no time for this, although the grace period is longer than a member lives that cannot
-		// read. Without this check, and with a shorter grace period: a pruner has read only
-		// assignment 1, which has no pending entries, and its GETs of assignment 2 fail; A
-		// acknowledges assignment 2; the pruner deletes this acknowledgement; the owner by
-		// assignment 2 waits for ever.
+		// assignment that the pruner has read, because it cannot know who waits for that.
 		//
 		//mutant:replace n > a.Number() => false
 		if n > a.Number() {
 			return 0, false
 		}
 		// guard:ack-kept. An acknowledgement with number n is kept while the newest assignment has a
-		// pending entry of its sender with number n or lower. Without this check: assignment 2 moves
-		// the partition from A to B; A acknowledges it; a pruner deletes the acknowledgement before B
-		// has read it; A does not acknowledge assignment 2 again, and B waits for ever.
+		// pending entry of its sender with number n or lower.
 		//
 		//mutant:replace !m.wantsAck(x, n) => m.wantsAck(x, n) || true
 		return m.cfg.grace(), !m.wantsAck(x, n)

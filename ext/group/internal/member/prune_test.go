@@ -7,6 +7,11 @@ import (
 )
 
 // A pruner deletes no acknowledgement of a higher number than the assignment by which it judges.
+//
+// guard:ack-newer. A pruner relies on no time for this, although the grace period is longer than a
+// member lives that cannot read. Without this check, and with a shorter grace period: a pruner has read
+// only assignment 1, which has no pending entries, and its GETs of assignment 2 fail; A acknowledges
+// assignment 2; the pruner deletes this acknowledgement; the owner by assignment 2 waits for ever.
 func TestPrunerKeepsWhatItCannotJudge(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	p := w.proc("a")

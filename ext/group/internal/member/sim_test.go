@@ -85,6 +85,14 @@ func TestJoinsMoveAsLittleAsFairnessAsks(t *testing.T) {
 	}
 }
 
+// guard:newest-kept. Without this check: assignment 2 moves the partition from A to B; A sends a
+// listing, whose answer is slow; by another listing A learns of assignment 2, stops, and acknowledges;
+// B starts; the slow listing is answered, and shows assignment 1 as the newest; A reads assignment 1,
+// and starts beside B.
+//
+// guard:lapse. Without this: organiser B sends a listing, which takes long; A's heartbeat is applied
+// just before the listing comes to A's object; B counts from when it sent the listing; A's next
+// heartbeats are lost, and B expires A before A's own deadline.
 func TestManySeeds(t *testing.T) {
 	first, last := uint64(1), test.Of[uint64](10, 3000)
 	if s := os.Getenv("FENCEPOST_SEEDS"); s != "" {

@@ -116,14 +116,9 @@ func withheld(a *assign.Assignment, quits []quit, cleared func(p int, e assign.E
 	case a.Owner(p) == assign.Nobody || a.Tenure(p) == last.Tenure:
 		return true
 	default:
-		// guard:hung-moved. When three owners in a row have given a partition up, and the third
-		// one's work hung, nobody gets the partition. That holds too if it has moved on to a fourth
-		// owner, until the organiser knows that the third one has stopped. After that the fourth
-		// owner works, and its work may be sound. If the organiser learns of the stop late, the
-		// fourth owner may have begun already; then it is told to stop. Without this check: C is
-		// the third owner; for fairness the partition moves to D, which waits for C; C's work does
-		// not return, and ends C's session; D begins, its work hangs, too, and a fourth session
-		// ends.
+		// guard:hung-moved. A partition that three owners gave up, the third with hung work, goes to
+		// nobody until the organiser knows that the third one has stopped, even if a fourth one owns
+		// it.
 		//
 		//mutant:replace cleared != nil && !cleared(p, e) => false
 		return slices.ContainsFunc(a.Pending(p), func(e assign.Entry) bool {
@@ -200,12 +195,8 @@ func (m *Machine) troubles() map[int][]quit {
 // tenure.
 func (m *Machine) doesWell(p int, gaveUp uint64) bool {
 	now := m.known.Tenure(p)
-	// guard:quit-kept. An organiser counts who gave a partition up. It forgets that only when a
-	// later owner has held the partition for so long that this owner would have given it up, too.
-	// Without this check: the work on the partition fails after almost five minutes with every
-	// owner; A gives it up, and so does B a quarter of an hour later; meanwhile it is forgotten
-	// that A gave it up, so the partition goes to A again; it is passed round for ever, and never
-	// reported.
+	// guard:quit-kept. An organiser forgets who gave a partition up only when a later owner has held it
+	// for so long that this owner would have given it up, too.
 	//
 	//mutant:replace m.now >= x.since.Add(m.cfg.soundAfter()) => m.now >= x.since.Add(2 * lastBackoff)
 	switch x, ok := m.present[p]; {
@@ -233,11 +224,8 @@ func (m *Machine) requests() (all []assign.Request, none map[int]bool) {
 	for _, p := range slices.Sorted(maps.Keys(quits)) {
 		gave := quits[p]
 		last, names := gave[len(gave)-1], owners(gave)
-		// guard:hung-parked. When three owners in a row have given a partition up, and the third
-		// one's work hung, nobody gets the partition. Without this check: the work on the partition
-		// ignores the end of its context; each owner's session ends because of it, and all its
-		// other partitions move; so it goes on with one worker after the other, until none is left,
-		// or for as long as they are started again.
+		// guard:hung-parked. When three owners in a row have given a partition up, and the third one's
+		// work hung, nobody gets the partition.
 		//
 		//mutant:replace withheld(m.known, gave, cleared): => withheld(m.known, gave, cleared) && false:
 		switch {

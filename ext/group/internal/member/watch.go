@@ -102,11 +102,7 @@ func (m *Machine) countBefore() (rank int) {
 		}
 		s := m.watch.members[x.Name]
 		// guard:hung-unfit. A member that has said that its work hangs does not organise any more,
-		// although it is not expired yet. So another organiser can act before that member is found
-		// dead. Without this check: organiser C is the third owner whose work on the partition
-		// hangs; the partition has just moved to D, which waits for C; until C is expired nobody
-		// organises, so nobody takes the partition from D; then D begins at once, its work hangs,
-		// too, and a fourth session ends.
+		// although it is not expired yet.
 		//
 		//mutant:replace !s.leaves && !s.hung => !s.leaves
 		if !m.gone(x.Name) && !x.Leaving && (s == nil || !s.leaves && !s.hung) {
@@ -252,9 +248,7 @@ func (m *Machine) shown(x fence.ID, v store.Version, age time.Duration) {
 func (m *Machine) renewedAt(s *seen, v store.Version) {
 	s.version = v
 	// guard:lapse. An organiser counts the time without a heartbeat from after the answer that first
-	// showed an object version of a member. Without this: organiser B sends a listing, which takes
-	// long; A's heartbeat is applied just before the listing comes to A's object; B counts from when it
-	// sent the listing; A's next heartbeats are lost, and B expires A before A's own deadline.
+	// showed an object version of a member.
 	//
 	//mutant:replace s.first = m.now => s.first = m.roundAt
 	s.first = m.now
@@ -490,17 +484,11 @@ func (m *Machine) notFound(x fence.ID, s *seen, sent clock.Instant) {
 		s.absent = m.now
 	}
 	// guard:absent-waits. A member whose object is absent counts as dead only after GETs have found
-	// nothing for a whole wait. A wait is a little longer than a validity. Without this check: somebody
-	// deletes A's object by hand; B finds no object, and counts A as dead; the next assignment gives
-	// A's partition to C, and has no pending entry for A; C starts, while A works on until its next
-	// heartbeat is refused.
+	// nothing for a whole wait.
 	//
 	//mutant:replace sent >= s.absent.Add(m.cfg.wait()) => true
 	if sent >= s.absent.Add(m.cfg.wait()) {
 		// guard:absent-dead. A member whose object has been absent for a whole wait counts as dead.
-		// Without this: A crashes, and somebody deletes A's object by hand; nobody can expire an object
-		// that is not there; the newest assignment names A as an owner or as pending, and its
-		// partitions never move.
 		//
 		//mutant:replace m.found(x) =>
 		m.found(x)
@@ -521,9 +509,6 @@ func (m *Machine) expire(x fence.ID, s *seen) {
 	s.expires = true
 	m.begins()
 	// guard:expire-swap. An organiser expires a member by a swap of the object version that has lapsed.
-	// Without this condition: A's heartbeat is applied while organiser B's request to expire A is in
-	// flight; B's request overwrites the heartbeat; A counts a new deadline; others take over A's
-	// partitions, while A works on until its next heartbeat is refused.
 	//
 	//mutant:replace Op: Swap => Op: Put
 	m.do(Job{Op: Swap, Key: Key(x), Known: s.version, Doc: &rec}, func(ev Event) {
