@@ -114,7 +114,7 @@ func (p *pace) learned() bool { return p.usual() >= pacedFrom }
 // usual returns the latency by which objects are paced; 0 if none is known.
 func (p *pace) usual() time.Duration {
 	// tuning:pace-stale. If all objects take less on average than small ones took, that is the usual
-	// latency, since a large object takes at least as long as a small one.
+	// latency.
 	//
 	//mutant:replace min(p.latency, p.all) => p.latency
 	return min(p.latency, p.all)
@@ -224,8 +224,8 @@ func (p *pace) append(c clock.Clock) bool {
 	if p.awaited > 0 && p.absent <= p.awaited/2 {
 		p.came(inTime)
 	}
-	// tuning:pace-stream. Where most clients append again at once, the writer waits for them as long as
-	// they come quickly one after the other, but at most a quarter of the latency.
+	// tuning:pace-stream. Where most clients append again at once, the writer waits for them while they
+	// come quickly, but at most a quarter of the latency.
 	//
 	//mutant:replace p.back > meanOf/2 => false
 	if inTime && p.back > meanOf/2 {

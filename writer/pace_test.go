@@ -499,9 +499,10 @@ func (e *env) gap(w *writer.Writer) time.Duration {
 // rare slow request, nor large objects, nor requests that were sent again. Large objects teach it to
 // wait less, if they take less on average.
 //
-// tuning:pace-stale. Without this rule: a request takes 120 ms, and then the store recovers, and a
-// request takes 10 ms; since then all objects have 300 KiB or more, so the writer learns nothing from
-// them; an object that waits beside one in flight waits for 96 ms instead of 8 ms, for hours.
+// tuning:pace-stale. A large object takes at least as long as a small one. Without this rule: a request
+// takes 120 ms, and then the store recovers, and a request takes 10 ms; since then all objects have 300
+// KiB or more, so the writer learns nothing from them; an object that waits beside one in flight waits
+// for 96 ms instead of 8 ms, for hours.
 //
 // tuning:pace-outlier. Without this limit: a request usually takes 32 ms; one request, which is not
 // hedged, takes 20 s; the mean rises to 1.3 s; until 40 more samples have come, an object that waits

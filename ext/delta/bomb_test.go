@@ -337,10 +337,10 @@ func bombs(t *testing.T) map[string][]byte {
 // A checkpoint claims more than it has, or unpacks to far more. It cannot be read, and the error names
 // it.
 //
-// guard:delta-unpacked. A publisher adds up what the pages of a checkpoint say that they unpack to, and
-// what their values take, before it unpacks each. Without this check: somebody who can write to the
-// Delta log, but not to the logs, creates a checkpoint of 138 KB that unpacks to 2 GB; each publisher
-// that begins reads it before it can compare it with a commit, and the process runs out of memory.
+// guard:delta-unpacked. A publisher adds up what the pages of a checkpoint claim to unpack to, and what
+// their values take, before it unpacks each. Without this check: somebody who can write to the Delta
+// log, but not to the logs, creates a checkpoint of 138 KB that unpacks to 2 GB; each publisher that
+// begins reads it before it can compare it with a commit, and the process runs out of memory.
 func TestCheckpointBombs(t *testing.T) {
 	if !inChild(t) {
 		return

@@ -446,8 +446,8 @@ func (t *thrift) pageField(h *pageHeader, id int, typ byte) (err error) {
 
 // unpack unpacks a page.
 //
-// guard:delta-unpacked. A publisher reads a checkpoint only if what it unpacks to, by what its pages
-// say, is below a bound, which grows with the object up to 2 GiB.
+// guard:delta-unpacked. A publisher reads a checkpoint only if its pages claim to unpack to less than a
+// bound, which is at most 2 GiB.
 //
 //mutant:replace err := f.pay(2 * size); err != nil => false
 func (f *parquetFile) unpack(codec int64, b []byte, size int64) (out []byte, err error) {

@@ -85,8 +85,8 @@ func (s *source) release(ctx context.Context, pin manifest.Pin) error {
 
 // renew returns a step without an edit if the hold of a source must move and no edit moves it.
 //
-// tuning:delta-idle-hold. If a log has no new edit, and the pin that the table names is older than the
-// retention, a publisher pins a newer manifest, and names it in a version without an edit.
+// tuning:delta-idle-hold. If the pin that the table names for a log without new edits is older than the
+// retention, a publisher pins a newer manifest.
 //
 //mutant:replace age < retention => age < 1000*retention
 func (p *Publisher) renew(s *source) []step {

@@ -16,9 +16,10 @@ import (
 // A log has records each day and no edit. What its compactor drops is deleted when the table's
 // retention has passed, and the table has few versions for that.
 //
-// tuning:delta-idle-hold. Each Delta version names a pinned manifest for each log. Without this rule: a
-// log gets records every day, and no edit for a year; its compactor drops old records; the table's pin
-// is a year old, and keeps all dropped records in the store.
+// tuning:delta-idle-hold. Each Delta version names a pinned manifest for each log. A version without an
+// edit can name a newer one. Without this rule: a log gets records every day, and no edit for a year;
+// its compactor drops old records; the table's pin is a year old, and keeps all dropped records in the
+// store.
 func TestHoldOfALogWithoutEdits(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		p := k.publisher(nil, nil)

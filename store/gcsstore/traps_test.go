@@ -138,9 +138,10 @@ func TestT35_GetIsOneRequest(t *testing.T) {
 
 // What becomes of an upload is told by the object, not by the last answer.
 //
-// guard:own-upload. Without this check: A and B run from one snapshot of a machine, and draw the same
-// name for a file; B is first, and A's upload gets 412; A takes B's object for its own, and A's edit
-// names a file with B's bytes.
+// guard:own-upload. An upload that has sent its whole body may be applied, whatever the answer. Without
+// this check: A and B run from one snapshot of a machine, and draw the same name for a file; B is
+// first, and A's upload gets 412; A takes B's object for its own, and A's edit names a file with B's
+// bytes.
 func TestT35_UploadIsSettledByTheObject(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  string

@@ -76,8 +76,8 @@ func (s *Store) find(ctx context.Context, key string, src *source) (store.Info, 
 	defer cancel()
 	var sent request
 	attrs, err := s.bucket.Object(key).Attrs(sent.with(ctx))
-	// guard:own-upload. An upload that has sent its whole body and was not answered with success counts
-	// as uploaded only if the object has the size and checksum of what was sent.
+	// guard:own-upload. An upload that was not answered with success counts as uploaded only if the
+	// object has the size and checksum of what was sent.
 	//
 	//mutant:replace attrs.Size != src.n || attrs.CRC32C != src.crc => false
 	if err != nil || attrs.Size != src.n || attrs.CRC32C != src.crc || attrs.Generation <= 0 {

@@ -116,9 +116,8 @@ func withheld(a *assign.Assignment, quits []quit, cleared func(p int, e assign.E
 	case a.Owner(p) == assign.Nobody || a.Tenure(p) == last.Tenure:
 		return true
 	default:
-		// guard:hung-moved. A partition that three owners gave up, the third with hung work, goes to
-		// nobody until the organiser knows that the third one has stopped, even if a fourth one owns
-		// it.
+		// guard:hung-moved. Nobody gets a partition that three owners gave up, the third with hung
+		// work, until the organiser knows that the third one has stopped.
 		//
 		//mutant:replace cleared != nil && !cleared(p, e) => false
 		return slices.ContainsFunc(a.Pending(p), func(e assign.Entry) bool {
