@@ -59,9 +59,6 @@ var printers = map[string]string{
 	"verify.go:verifyCmd":     "verify",
 }
 
-// lines are the verbs that print a line of JSON for each of something.
-var lines = []string{"cat", "compact --watch", "publish --watch"}
-
 // packageTypes type-checks this package without its tests.
 func packageTypes(t *testing.T) (*types.Info, map[string]*ast.File) {
 	t.Helper()
@@ -111,6 +108,7 @@ type jsonSchema struct {
 	Items      *jsonSchema            `json:"items,omitempty"`
 	Values     *jsonSchema            `json:"additionalProperties,omitempty"`
 
+	name  string   // of the type
 	order []string // of the properties
 }
 
@@ -158,6 +156,9 @@ func schemaOf(t *testing.T, typ types.Type) *jsonSchema {
 		}
 	case *types.Struct:
 		s := &jsonSchema{Type: "object", Properties: map[string]*jsonSchema{}}
+		if n, ok := types.Unalias(typ).(*types.Named); ok {
+			s.name = strings.TrimSuffix(strings.ToLower(n.Obj().Name()), "doc")
+		}
 		s.add(t, u)
 		return s
 	}
@@ -213,32 +214,71 @@ func notNull(names any) any {
 	return names
 }
 
-// shape shows a schema to people. A name with a "?" may be missing.
-func (s *jsonSchema) shape(indent string) string {
-	switch notNull(s.Type) {
-	case "object":
-		if s.Values != nil {
-			return "{…: " + s.Values.shape(indent) + "}"
-		}
-		var b strings.Builder
-		b.WriteString("{\n")
-		for _, name := range s.order {
-			mark := "?"
-			if slices.Contains(s.Required, name) {
-				mark = ""
+// rows adds the paths of a schema's values to paths, by their type. A name with a "?" may be missing. Shapes that
+// have a name count as one value.
+func (s *jsonSchema) rows(path string, shapes map[string]string, paths map[string][]string) {
+	kind := "any"
+	switch {
+	case notNull(s.Type) == "object" && s.Values != nil:
+		s.Values.rows(path+".*", shapes, paths)
+		return
+	case notNull(s.Type) == "object":
+		if kind = shapes[s.shape()]; kind == "" || path == "" {
+			for _, name := range s.order {
+				mark := "?"
+				if slices.Contains(s.Required, name) {
+					mark = ""
+				}
+				s.Properties[name].rows(strings.TrimPrefix(path+"."+name+mark, "."), shapes, paths)
 			}
-			fmt.Fprintf(&b, "%s  %q%s: %s\n", indent, name, mark, s.Properties[name].shape(indent+"  "))
+			return
 		}
-		return b.String() + indent + "}"
-	case "array":
-		return "[" + s.Items.shape(indent) + " …]"
-	case nil:
-		return "any"
+	case notNull(s.Type) == "array":
+		s.Items.rows(path+"[]", shapes, paths)
+		return
+	case s.Encoding+s.Format != "":
+		kind = strings.Replace(s.Encoding+s.Format, "date-time", "time", 1)
+	case s.Type != nil:
+		kind = fmt.Sprint(notNull(s.Type))
 	}
-	if s.Encoding+s.Format != "" {
-		return strings.Replace(s.Encoding+s.Format, "date-time", "time", 1)
+	paths[kind] = append(paths[kind], path)
+}
+
+// shape is what tells two objects apart.
+func (s *jsonSchema) shape() string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err.Error()
 	}
-	return fmt.Sprint(notNull(s.Type))
+	return fmt.Sprint(s.name, strings.ReplaceAll(string(b), `["object","null"]`, `"object"`))
+}
+
+// shared adds the objects that are in several places, by what tells them apart.
+func (s *jsonSchema) shared(seen map[string]int, all map[string]*jsonSchema) {
+	if s.Properties != nil && s.name != "" {
+		seen[s.shape()]++
+		all[s.shape()] = s
+	}
+	if s.Items != nil {
+		s.Items.shared(seen, all)
+	}
+	if s.Values != nil {
+		s.Values.shared(seen, all)
+	}
+	for _, p := range s.Properties {
+		p.shared(seen, all)
+	}
+}
+
+// section describes a schema to people: the names of values of each type.
+func (s *jsonSchema) section(shapes map[string]string) string {
+	var b strings.Builder
+	paths := map[string][]string{}
+	s.rows("", shapes, paths)
+	for _, kind := range slices.Sorted(maps.Keys(paths)) {
+		fmt.Fprintf(&b, "%s: %s\n", kind, strings.Join(paths[kind], ", "))
+	}
+	return b.String()
 }
 
 // fault says where a value is not what the schema says.
@@ -348,20 +388,34 @@ func TestJSONPage(t *testing.T) {
 
 <!-- Written by TestJSONPage in cmd/fencepost: go test -run TestJSONPage -write -->
 
-Every verb that prints something of its own takes ` + "`--json`" + `. Data goes to standard output and everything else to standard error, so a program can read what it gets without looking for more. The same
-as [JSON Schema](assets/schema.json), by verb.
+Every verb that prints something of its own takes ` + "`--json`" + `. Data goes to standard output, and everything else to standard error. Below are the names of each verb by type;
+[JSON Schema](assets/schema.json) has the same for programs.
 
-- A name with "?" is left out if there is nothing to say. An array or object that is empty may be ` + "`null`" + `.
-- A later version may add names. It changes none.
-- With ` + "`--watch`" + ` a verb prints a line for each change.
-- Times are in RFC 3339. Bytes are numbers, and lengths of time are texts such as "15s", except where a name says otherwise.
+- ` + "`a.b`" + ` is a member of an object, ` + "`a[]`" + ` an element of an array, and ` + "`a.*`" + ` a member of any name. A name with "?" is left out if it has no value.
+- An empty array or object may be ` + "`null`" + `. A later version may add names, and changes none.
+- Times are in RFC 3339. Bytes are numbers. Lengths of time are texts such as "15s", unless the name has a unit.
+- ` + "`cat`" + ` and all verbs with ` + "`--watch`" + ` print one line for each value.
 `)
+	seen, objects, verbs, shapes := map[string]int{}, map[string]*jsonSchema{}, map[string][]string{}, map[string]string{}
 	for _, verb := range slices.Sorted(maps.Keys(all)) {
-		note := ""
-		if slices.Contains(lines, verb) {
-			note = "A line for each:\n\n"
+		verbs[all[verb].shape()] = append(verbs[all[verb].shape()], verb)
+	}
+	for _, same := range verbs {
+		all[same[0]].shared(seen, objects)
+	}
+	for shape, n := range seen {
+		if n > 1 {
+			shapes[shape] = objects[shape].name
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s```text\n%s\n```\n", verb, note, all[verb].shape(""))
+	}
+	for _, verb := range slices.Sorted(maps.Keys(all)) {
+		if same := verbs[all[verb].shape()]; same[0] == verb {
+			fmt.Fprintf(&b, "\n## %s\n\n```text\n%s```\n", strings.Join(same, ", "), all[verb].section(shapes))
+		}
+	}
+	b.WriteString("\n## Objects of several verbs\n")
+	for _, shape := range slices.SortedFunc(maps.Keys(shapes), func(x, y string) int { return strings.Compare(shapes[x], shapes[y]) }) {
+		fmt.Fprintf(&b, "\n**%s**\n\n```text\n%s```\n", shapes[shape], objects[shape].section(shapes))
 	}
 	var doc strings.Builder // a line for each verb
 	doc.WriteString(`{"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "What the verbs of fencepost print with --json", "$defs": {`)
