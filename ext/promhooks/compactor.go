@@ -19,15 +19,15 @@ type compactorMetrics struct {
 }
 
 func (c *compactorMetrics) make() []prometheus.Collector {
-	c.passes = timesBy("fencepost_compactor_pass_seconds", "Time of a pass of the compactor, by outcome: ok, error.", "outcome")
+	c.passes = timesBy("fencepost_compactor_pass_seconds", "Time of a pass, by outcome: ok, error.", "outcome")
 	c.passes.WithLabelValues("ok")
 	c.passes.WithLabelValues("error")
-	c.folds = times("fencepost_compactor_fold_seconds", "Time to fold objects of the log into a segment and to publish it.")
-	c.objects = counter("fencepost_compactor_folded_objects_total", "Objects of the log that were folded.")
-	c.records = counter("fencepost_compactor_folded_records_total", "Records that were folded.")
-	c.bytes = counter("fencepost_compactor_folded_bytes_total", "Bytes of the objects that were folded.")
-	c.merged = counter("fencepost_compactor_merged_segments_total", "Segments that were merged into others.")
-	c.pruned = counters("fencepost_compactor_pruned_objects_total", "Objects that were deleted, by kind.", "kind")
+	c.folds = times("fencepost_compactor_fold_seconds", "Time of a fold, until it is published.")
+	c.objects = counter("fencepost_compactor_folded_objects_total", "Log objects folded.")
+	c.records = counter("fencepost_compactor_folded_records_total", "Records folded.")
+	c.bytes = counter("fencepost_compactor_folded_bytes_total", "Bytes of the log objects folded.")
+	c.merged = counter("fencepost_compactor_merged_segments_total", "Segments merged into others.")
+	c.pruned = counters("fencepost_compactor_pruned_objects_total", "Objects deleted, by kind.", "kind")
 	c.floor = gauge("fencepost_compactor_floor_offset", "Number of records before the floor, which are folded.")
 	return []prometheus.Collector{c.passes, c.folds, c.objects, c.records, c.bytes, c.merged, c.pruned, c.floor}
 }

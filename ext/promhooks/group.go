@@ -16,22 +16,22 @@ type groupMetrics struct {
 }
 
 func (g *groupMetrics) make(c clock.Clock) []prometheus.Collector {
-	g.assignment = gauge("fencepost_group_assignment", "Number of the newest assignment that this member has read.")
+	g.assignment = gauge("fencepost_group_assignment", "Newest assignment that this member has read.")
 	g.partitions = gauge("fencepost_group_partitions", "Partitions of the group.")
 	g.members = gauge("fencepost_group_members", "Members that the assignment lists.")
-	g.owned = gauge("fencepost_group_owned_partitions", "Partitions that the assignment gives to this member.")
+	g.owned = gauge("fencepost_group_owned_partitions", "Partitions assigned to this member.")
 	g.open = gauge("fencepost_group_open_partitions", "Partitions that this member works on now.")
-	g.beats = times("fencepost_group_heartbeat_seconds", "Time from sending a heartbeat of this member to its outcome.")
+	g.beats = times("fencepost_group_heartbeat_seconds", "Time of a heartbeat of this member.")
 	g.failed = counter("fencepost_group_heartbeats_failed_total", "Heartbeats of this member that were not applied.")
-	g.opened = counter("fencepost_group_opened_total", "How often work on a partition began.")
-	g.closed = counters("fencepost_group_closed_total", "How often work on a partition returned, by outcome: done, moved, error.", "outcome")
+	g.opened = counter("fencepost_group_opened_total", "Works on a partition that began.")
+	g.closed = counters("fencepost_group_closed_total", "Works on a partition that returned, by outcome: done, moved, error.", "outcome")
 	for _, outcome := range []string{"done", "moved", "error"} {
 		g.closed.WithLabelValues(outcome)
 	}
-	g.waited = times("fencepost_group_open_wait_seconds", "Time that this member waited for the owner before, until work on a partition began.")
-	g.parked = counter("fencepost_group_parked_total", "Partitions whose work failed with every owner that tried it; told by the member that organises.")
+	g.waited = times("fencepost_group_open_wait_seconds", "Wait for the last owner of a partition.")
+	g.parked = counter("fencepost_group_parked_total", "Partitions that all owners gave up; the organiser counts.")
 	g.ends = counter("fencepost_group_ended_total", "Sessions of this process that have ended.")
-	g.remaining = newDeadlines(c, "fencepost_group_remaining_seconds", "Time until the session of this member ends if no heartbeat is applied any more.")
+	g.remaining = newDeadlines(c, "fencepost_group_remaining_seconds", "Time until the session ends without a heartbeat.")
 	return []prometheus.Collector{
 		g.assignment, g.partitions, g.members, g.owned, g.open, g.beats, g.failed, g.opened, g.closed, g.waited, g.parked, g.ends, g.remaining,
 	}

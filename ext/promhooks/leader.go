@@ -23,14 +23,14 @@ type leaderMetrics struct {
 func (l *leaderMetrics) make(c clock.Clock) []prometheus.Collector {
 	const by = "election"
 	l.leads = gauges("fencepost_leader_leads", "1 while this process leads, else 0.", by)
-	l.epoch = gauges("fencepost_leader_epoch", "The newest epoch that this process has seen.", by)
-	l.elected = counters("fencepost_leader_elections_total", "How often this process was elected.", by)
+	l.epoch = gauges("fencepost_leader_epoch", "Newest epoch that this process has seen.", by)
+	l.elected = counters("fencepost_leader_elections_total", "Terms that this process has won.", by)
 	l.ends = counters("fencepost_leader_ends_total", "Ends of terms of this process, by cause: resigned, expired, deposed, stalled, other.", by, "cause")
-	l.beats = timesBy("fencepost_leader_heartbeat_seconds", "Time from sending a heartbeat to its outcome.", by)
-	l.late = timesBy("fencepost_leader_heartbeat_late_seconds", "Time from when a heartbeat was due to its outcome.", by)
+	l.beats = timesBy("fencepost_leader_heartbeat_seconds", "Time from sending a heartbeat to its answer.", by)
+	l.late = timesBy("fencepost_leader_heartbeat_late_seconds", "Time from when a heartbeat was due to its answer.", by)
 	l.failed = counters("fencepost_leader_heartbeats_failed_total", "Heartbeats that were not applied.", by)
-	l.campaigns = timesBy("fencepost_leader_campaign_seconds", "Time from the beginning of a campaign to the win.", by)
-	l.remaining = newDeadlines(c, "fencepost_leader_remaining_seconds", "Time until the term ends if no heartbeat is applied any more; 0 without a term.", by)
+	l.campaigns = timesBy("fencepost_leader_campaign_seconds", "Time of a campaign that was won.", by)
+	l.remaining = newDeadlines(c, "fencepost_leader_remaining_seconds", "Time until the term ends without a heartbeat; 0 without a term.", by)
 	return []prometheus.Collector{l.leads, l.epoch, l.elected, l.ends, l.beats, l.late, l.failed, l.campaigns, l.remaining}
 }
 

@@ -28,7 +28,7 @@ func (r *readerMetrics) make(c clock.Clock) []prometheus.Collector {
 	r.offset = gauge("fencepost_reader_offset", "Offset of the next record to be delivered.")
 	r.lag = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fencepost_reader_lag_seconds",
-		Help: "How long ago the reader had all records that there were: near 0 at the tail, else the age of the last record delivered. Before the first one it counts from when the hooks were made.",
+		Help: "Near 0 at the tail, otherwise the age of the last record delivered. Before the first record: since the start.",
 	}, r.behind)
 	return []prometheus.Collector{r.records, r.bytes, r.offset, r.lag}
 }

@@ -15,13 +15,13 @@ type rewriteMetrics struct {
 }
 
 func (r *rewriteMetrics) make() []prometheus.Collector {
-	r.passes = timesBy("fencepost_rewrite_pass_seconds", "Time of a pass of the rewriter, by outcome: ok, error.", "outcome")
+	r.passes = timesBy("fencepost_rewrite_pass_seconds", "Time of a pass, by outcome: ok, error.", "outcome")
 	r.passes.WithLabelValues("ok")
 	r.passes.WithLabelValues("error")
-	r.rewrites = counter("fencepost_rewrite_rewrites_total", "Rewrites of files of the table that were committed.")
-	r.replaced = counter("fencepost_rewrite_replaced_files_total", "Files of the table that rewrites have replaced.")
-	r.read = counter("fencepost_rewrite_replaced_bytes_total", "Bytes of the files that rewrites have replaced.")
-	r.written = counter("fencepost_rewrite_written_bytes_total", "Bytes of the files that rewrites have made.")
+	r.rewrites = counter("fencepost_rewrite_rewrites_total", "Rewrites committed.")
+	r.replaced = counter("fencepost_rewrite_replaced_files_total", "Files replaced.")
+	r.read = counter("fencepost_rewrite_replaced_bytes_total", "Bytes of the files replaced.")
+	r.written = counter("fencepost_rewrite_written_bytes_total", "Bytes of the new files.")
 	return []prometheus.Collector{r.passes, r.rewrites, r.replaced, r.read, r.written}
 }
 

@@ -18,11 +18,11 @@ type storeMetrics struct {
 func (s *storeMetrics) make(prices *Prices) []prometheus.Collector {
 	s.seconds = timesBy("fencepost_store_request_seconds",
 		"Time of a request to the store, by op and outcome: ok, not_found, not_modified, refused, denied, unknown, error, canceled.", "op", "outcome")
-	s.sent = counters("fencepost_store_sent_bytes_total", "Bytes of bodies that were sent, by op.", "op")
-	s.received = counters("fencepost_store_received_bytes_total", "Bytes of bodies that were received, by op.", "op")
+	s.sent = counters("fencepost_store_sent_bytes_total", "Bytes of bodies sent, by op.", "op")
+	s.received = counters("fencepost_store_received_bytes_total", "Bytes of bodies received, by op.", "op")
 	all := []prometheus.Collector{s.seconds, s.sent, s.received}
 	if prices != nil {
-		s.dollars = counters("fencepost_store_dollars_total", "Price of the requests, by op, as the price table says: without storage and traffic.", "op")
+		s.dollars = counters("fencepost_store_dollars_total", "Price of the requests, by op; without storage and traffic.", "op")
 		all = append(all, s.dollars)
 	}
 	return all

@@ -47,13 +47,13 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := []string{"| Metric | Type | Labels | What it is |", "|---|---|---|---|"}
+	rows := []string{"| Metric | Type: labels | What it is |", "|---|---|---|"}
 	for _, f := range families {
-		var labels []string
-		for _, l := range f.GetMetric()[0].GetLabel() {
-			labels = append(labels, "`"+l.GetName()+"`")
+		kind := strings.ToLower(f.GetType().String())
+		for i, l := range f.GetMetric()[0].GetLabel() {
+			kind += []string{": ", ", "}[min(i, 1)] + l.GetName()
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp()))
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", f.GetName(), kind, f.GetHelp()))
 	}
 	slices.Sort(rows[2:])
 	const begin, end = "<!-- hooks: written by a test -->\n", "<!-- end of hooks -->\n"

@@ -24,11 +24,11 @@ func (v *verifyMetrics) make(c clock.Clock) []prometheus.Collector {
 	for _, outcome := range []string{"ok", "damaged", "error"} {
 		v.runs.WithLabelValues(outcome)
 	}
-	v.bytes = counter("fencepost_verify_read_bytes_total", "Bytes that verifications have read and checked.")
-	v.problems = gauge("fencepost_verify_problems", "Problems that the last complete verification has found and not repaired.")
-	v.notes = gauge("fencepost_verify_notes", "Notes of the last complete verification, which need no action.")
-	v.took = gauge("fencepost_verify_duration_seconds", "Time that the last complete verification took.")
-	v.at = gauge("fencepost_verify_ended_timestamp_seconds", "When the last complete verification ended, in seconds since 1970; 0 if there was none.")
+	v.bytes = counter("fencepost_verify_read_bytes_total", "Bytes read and checked.")
+	v.problems = gauge("fencepost_verify_problems", "Problems of the last complete verification that were not repaired.")
+	v.notes = gauge("fencepost_verify_notes", "Notes of the last complete verification.")
+	v.took = gauge("fencepost_verify_duration_seconds", "Time of the last complete verification.")
+	v.at = gauge("fencepost_verify_ended_timestamp_seconds", "When the last complete verification ended; 0 if none did.")
 	return []prometheus.Collector{v.runs, v.bytes, v.problems, v.notes, v.took, v.at}
 }
 

@@ -19,21 +19,21 @@ type writerMetrics struct {
 }
 
 func (w *writerMetrics) make() []prometheus.Collector {
-	w.appends = times("fencepost_writer_commit_seconds", "Time from sending an object of the log to its acknowledgement.")
-	w.requests = times("fencepost_writer_request_seconds", "Time from sending an object of the log until its own request was answered.")
+	w.appends = times("fencepost_writer_commit_seconds", "Time from sending a log object to its acknowledgement.")
+	w.requests = times("fencepost_writer_request_seconds", "Time from sending a log object to the answer of its own request.")
 	w.records = counter("fencepost_writer_records_total", "Records acknowledged.")
 	w.bytes = counter("fencepost_writer_stored_bytes_total", "Bytes of acknowledged objects, as they are stored.")
 	w.payload = counter("fencepost_writer_payload_bytes_total", "Bytes of acknowledged objects before compression.")
 	w.offset = gauge("fencepost_writer_offset", "Offset of the next record to be acknowledged.")
 	w.opens = timesBy("fencepost_writer_open_seconds", "Time of an opening, by outcome: ok, fenced, error.", "outcome")
-	w.read = counter("fencepost_writer_open_objects_total", "Objects of the tail that openings have read.")
-	w.checkpoints = timesBy("fencepost_writer_checkpoint_seconds", "Time to publish a checkpoint in the manifest, by outcome: ok, fenced, stopped, error.", "outcome")
+	w.read = counter("fencepost_writer_open_objects_total", "Log objects that openings have read.")
+	w.checkpoints = timesBy("fencepost_writer_checkpoint_seconds", "Time to publish a checkpoint, by outcome: ok, fenced, stopped, error.", "outcome")
 	for _, outcome := range []string{"ok", "fenced", "error"} {
 		w.opens.WithLabelValues(outcome)
 		w.checkpoints.WithLabelValues(outcome)
 	}
 	w.checkpoints.WithLabelValues("stopped")
-	w.ends = counters("fencepost_writer_ends_total", "Writers that were open and have ended, by outcome: closed, fenced, error.", "outcome")
+	w.ends = counters("fencepost_writer_ends_total", "Writers that have ended, by outcome: closed, fenced, error.", "outcome")
 	for _, outcome := range []string{"closed", "fenced", "error"} {
 		w.ends.WithLabelValues(outcome)
 	}

@@ -57,7 +57,7 @@ func New(reg prometheus.Registerer, opts *Options) (*Metrics, error) {
 
 func (m *Metrics) make() []prometheus.Collector {
 	m.rounds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "fencepost_delta_round_seconds", Help: "Time of a round of the publisher, by outcome: ok, error.",
+		Name: "fencepost_delta_round_seconds", Help: "Time of a round, by outcome: ok, error.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, // as in promhooks
 	}, []string{"outcome"})
 	m.rounds.WithLabelValues("ok")
@@ -68,16 +68,16 @@ func (m *Metrics) make() []prometheus.Collector {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
-	m.versions = count("fencepost_delta_versions_total", "Versions of the Delta table that this publisher has created.")
-	m.conflicts = count("fencepost_delta_conflicts_total", "How often another publisher was quicker to create a version.")
+	m.versions = count("fencepost_delta_versions_total", "Versions that this publisher has created.")
+	m.conflicts = count("fencepost_delta_conflicts_total", "Versions that another publisher created first.")
 	m.foreign = count("fencepost_delta_foreign_total", "Objects in the Delta log that another program has written.")
-	m.version = gauge("fencepost_delta_version", "The newest version of the Delta table that this publisher has seen.")
+	m.version = gauge("fencepost_delta_version", "Newest version that this publisher has seen.")
 	m.files = gauge("fencepost_delta_files", "Active files of the Delta table.")
-	m.behind = gauge("fencepost_delta_behind_edits", "Edits of the logs that are not in the Delta table yet, as of the last round.")
-	m.refused = gauge("fencepost_delta_refused_sources", "Logs that the last round could not open or publish and has left out.")
+	m.behind = gauge("fencepost_delta_behind_edits", "Edits that are not in the table, as of the last round.")
+	m.refused = gauge("fencepost_delta_refused_sources", "Logs that the last round has left out.")
 	m.lag = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fencepost_delta_lag_seconds",
-		Help: "How long ago the Delta table had all edits that there were: near the time of a round, or growing if a log is left out or rounds fail.",
+		Help: "How long ago the table had all edits; grows while a log is left out or rounds fail.",
 	}, m.late)
 	return []prometheus.Collector{m.rounds, m.versions, m.conflicts, m.foreign, m.version, m.files, m.behind, m.refused, m.lag}
 }

@@ -3,6 +3,7 @@ package outside_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -48,17 +49,17 @@ func TestTable(t *testing.T) {
 		for _, m := range f.GetMetric() {
 			key := f.GetName()
 			for _, l := range m.GetLabel() {
-				labels["`"+l.GetName()+"`"] = true
+				labels[l.GetName()] = true
 				key += " " + l.GetValue()
 			}
 			values[key] = m.GetGauge().GetValue()
 		}
-		var names []string
-		for l := range labels {
-			names = append(names, l)
+		// The page says of all that they are gauges with the label url.
+		more := ""
+		if names := slices.DeleteFunc(slices.Sorted(maps.Keys(labels)), func(l string) bool { return l == "url" }); len(names) > 0 {
+			more = " Labels: " + strings.Join(names, ", ") + "."
 		}
-		slices.Sort(names)
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(names, ", "), f.GetHelp()))
+		rows = append(rows, fmt.Sprintf("| `%s` | %s%s |", f.GetName(), f.GetHelp(), more))
 	}
 	for key, want := range map[string]float64{
 		"fencepost_watch_up a": 1, "fencepost_watch_up b": 0, "fencepost_log_leader_leads a": 1, "fencepost_log_leader_epoch a": 2, "fencepost_log_leader_info ann a": 1,
@@ -82,7 +83,7 @@ func TestTable(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatalf("%s has no place for the table", doc)
 	}
-	fresh := "\n| Metric | Type | Labels | What it is |\n|---|---|---|---|\n" + strings.Join(rows, "\n") + "\n\n"
+	fresh := "\n| Metric | What it is |\n|---|---|\n" + strings.Join(rows, "\n") + "\n\n"
 	switch {
 	case table == fresh:
 	case *write:
