@@ -131,7 +131,7 @@
 //
 //   - the map drivers in store/open.go, and the comment of [Open] there;
 //   - cmd/fencepost/clouds.go, which imports it for the command line, also if it is for no cloud;
-//   - the URLs in README.md, and both tables of docs/internals.md, the second with each of its files;
+//   - the URLs in README.md, and the map of docs/internals.md;
 //   - "What was run" in docs/stores.md, with a row once CI runs it;
 //   - unvalidated in internal/house/api_test.go, if no value of its Options can be wrong.
 //

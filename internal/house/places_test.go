@@ -102,7 +102,7 @@ func TestHouseMapBites(t *testing.T) {
 		head + rows: "",
 		rows + head: ". is not in; a is not in; b/c is not in",
 		head + strings.ReplaceAll(rows, "b/...", "b"):                       "b/c is not in",
-		head + "\n## Else\n" + rows:                                           ". is not in; a is not in; b/c is not in",
+		head + "\n## Else\n" + rows:                                         ". is not in; a is not in; b/c is not in",
 		head + strings.Replace(rows, "`fencepost`", "`a` and fencepost", 1): ". is not in",
 	} {
 		faults := checkMap(doc, map[string]string{"a/b.go": "", "b/c/d.go": "", "e.go": "", "f/g_test.go": ""})
