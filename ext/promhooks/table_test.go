@@ -47,13 +47,27 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := []string{"| Metric | Type: labels | What it is |", "|---|---|---|"}
+	rows := []string{"| Metric | What it is |", "|---|---|"}
 	for _, f := range families {
-		kind := strings.ToLower(f.GetType().String())
-		for i, l := range f.GetMetric()[0].GetLabel() {
-			kind += []string{": ", ", "}[min(i, 1)] + l.GetName()
+		// The page says which type follows from a name, and which labels are common.
+		more, kind := "", f.GetType().String()
+		if strings.HasSuffix(f.GetName(), "_seconds") && kind == "GAUGE" {
+			more += " A gauge."
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", f.GetName(), kind, f.GetHelp()))
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			if l.GetName() != "election" && !strings.Contains(f.GetHelp(), "by "+l.GetName()) {
+				labels = append(labels, l.GetName())
+			}
+		}
+		if len(labels) > 0 {
+			more += " Labels: " + strings.Join(labels, ", ") + "."
+		}
+		switch {
+		case strings.HasSuffix(f.GetName(), "_total") != (kind == "COUNTER"), kind == "HISTOGRAM" && !strings.HasSuffix(f.GetName(), "_seconds"):
+			t.Errorf("%s is a %s, which its name does not say", f.GetName(), kind)
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s%s |", f.GetName(), f.GetHelp(), more))
 	}
 	slices.Sort(rows[2:])
 	const begin, end = "<!-- hooks: written by a test -->\n", "<!-- end of hooks -->\n"

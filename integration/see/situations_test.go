@@ -36,7 +36,7 @@ import (
 // situation is one that alerts are for.
 type situation struct {
 	name  string
-	what  string   // for docs/alerts.md
+	what  string   // in words
 	fires []string // the alerts that must fire in it
 	// make begins it. What it returns is called once Prometheus has scraped everything. Nil: it has a test of
 	// its own.
