@@ -41,13 +41,13 @@ func every(t *testing.T) *prometheus.Registry {
 	return reg
 }
 
-// The table in docs/metrics.md is what is exported: go test -run Table -write writes it.
+// The list in docs/metrics.md is what is exported: go test -run Table -write writes it.
 func TestTable(t *testing.T) {
 	families, err := every(t).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := []string{"| Metric | What it is |", "|---|---|"}
+	var rows []string
 	for _, f := range families {
 		// The page says which type follows from a name, and which labels are common.
 		more, kind := "", f.GetType().String()
@@ -67,9 +67,9 @@ func TestTable(t *testing.T) {
 		case strings.HasSuffix(f.GetName(), "_total") != (kind == "COUNTER"), kind == "HISTOGRAM" && !strings.HasSuffix(f.GetName(), "_seconds"):
 			t.Errorf("%s is a %s, which its name does not say", f.GetName(), kind)
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s%s |", f.GetName(), f.GetHelp(), more))
+		rows = append(rows, fmt.Sprintf("- `%s`: %s%s", f.GetName(), f.GetHelp(), more))
 	}
-	slices.Sort(rows[2:])
+	slices.Sort(rows)
 	const begin, end = "<!-- hooks: written by a test -->\n", "<!-- end of hooks -->\n"
 	doc, err := os.ReadFile(page)
 	if err != nil {

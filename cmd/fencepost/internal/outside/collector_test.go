@@ -21,7 +21,7 @@ var write = flag.Bool("write", false, "write the table in docs/metrics.md")
 
 const doc = "../../../../docs/metrics.md"
 
-// The table in docs/metrics.md is what is exported: go test -run Table -write writes it.
+// The list in docs/metrics.md is what is exported: go test -run Table -write writes it.
 func TestTable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	states := []outside.State{{URL: "a", Asked: now, Log: &outside.Log{
@@ -59,7 +59,7 @@ func TestTable(t *testing.T) {
 		if names := slices.DeleteFunc(slices.Sorted(maps.Keys(labels)), func(l string) bool { return l == "url" }); len(names) > 0 {
 			more = " Labels: " + strings.Join(names, ", ") + "."
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s%s |", f.GetName(), f.GetHelp(), more))
+		rows = append(rows, fmt.Sprintf("- `%s`: %s%s", f.GetName(), f.GetHelp(), more))
 	}
 	for key, want := range map[string]float64{
 		"fencepost_watch_up a": 1, "fencepost_watch_up b": 0, "fencepost_log_leader_leads a": 1, "fencepost_log_leader_epoch a": 2, "fencepost_log_leader_info ann a": 1,
@@ -83,7 +83,7 @@ func TestTable(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatalf("%s has no place for the table", doc)
 	}
-	fresh := "\n| Metric | What it is |\n|---|---|\n" + strings.Join(rows, "\n") + "\n\n"
+	fresh := "\n" + strings.Join(rows, "\n") + "\n\n"
 	switch {
 	case table == fresh:
 	case *write:
