@@ -1,6 +1,8 @@
 package fence
 
 import (
+	"context"
+	"fmt"
 	"sync"
 )
 
@@ -9,7 +11,7 @@ import (
 // passes it through the gate before the effect. The zero Gate has seen nothing. A Gate is
 // safe for concurrent use and must not be copied.
 //
-// A gate forgets when its process ends. If the effect outlives that process, keep the
+// A gate forgets when its process ends: see [Gate.Highest]. If the effect outlives that process, keep the
 // epoch next to the effect, and compare it in the same transaction. In SQL, with a column
 // epoch bigint in the guarded row,
 //
@@ -24,56 +26,85 @@ import (
 // Roll back unless that affects one row. Its row lock makes a successor's transaction
 // wait until this one has ended.
 type Gate struct {
-	mu      sync.RWMutex // held for reading by effects, for writing to raise highest
+	mu      sync.Mutex
 	highest Epoch
+	inside  Epoch         // of the effects under way
+	running int           // how many
+	idle    chan struct{} // closed when none is under way any more; nil if nobody waits for that
 }
+
+// MaxEpoch is the greatest epoch that counts: no election comes there. One request with a number near the
+// greatest possible one would otherwise refuse all leaders for ever.
+const MaxEpoch Epoch = 1<<62 + 1<<40
 
 // NewGate returns a gate that has seen epoch highest, such as one kept on disk.
 func NewGate(highest Epoch) *Gate { return &Gate{highest: highest} }
 
-// Check remembers e, or refuses it with a [FencedError] if the gate has seen a higher
-// epoch; epoch 0 is always refused. It returns after all effects of lower epochs that run
-// in [Gate.Do] have ended.
-//
-// A higher epoch may come between Check and an effect that follows it. Do has no such gap.
-func (g *Gate) Check(e Epoch) error { return g.Do(e, func() error { return nil }) }
-
-// Do runs effect and returns its error, or refuses e with a [FencedError] if the gate has
-// seen a higher epoch. Effects of one epoch run concurrently. An effect of a higher epoch
-// waits until those of lower epochs have ended, and from then on lower epochs are refused.
-// So no effect of a lower epoch runs after one of a higher epoch. Effect must not use the
-// gate.
-func (g *Gate) Do(e Epoch, effect func() error) error {
-	if e == 0 {
-		g.mu.RLock()
-		defer g.mu.RUnlock()
-		return &FencedError{Epoch: e, By: g.highest}
-	}
-	for {
-		done, err := g.try(e, effect)
-		if done {
-			return err
-		}
-		g.raise(e)
-	}
-}
-
-// try runs effect if e is the highest epoch. It is false if e is higher still.
-func (g *Gate) try(e Epoch, effect func() error) (bool, error) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	switch {
-	case e < g.highest:
-		return true, &FencedError{Epoch: e, By: g.highest}
-	case e > g.highest:
-		return false, nil
-	}
-	return true, effect()
-}
-
-// raise waits for the effects under way.
-func (g *Gate) raise(e Epoch) {
+// Highest returns the highest epoch that the gate has seen. Keep it where it outlives the process, before the
+// effect.
+func (g *Gate) Highest() Epoch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.highest = max(g.highest, e)
+	return g.highest
+}
+
+// Do runs effect and returns its error, or refuses e with a [FencedError] if the gate has
+// seen a higher epoch; epoch 0 is always refused. From the call on lower epochs are refused. Effects of one epoch run
+// concurrently. An effect of a higher epoch waits until those of lower epochs that are under way have ended.
+// So no effect of a lower epoch runs after one of a higher epoch. Effect must not use the gate.
+//
+// If ctx ends before effect has begun, Do returns ctx's cause, and effect does not run. Errors besides:
+// [ErrLimit] for an epoch above [MaxEpoch], which changes nothing.
+func (g *Gate) Do(ctx context.Context, e Epoch, effect func() error) error {
+	if err := g.enter(ctx, e); err != nil {
+		return err
+	}
+	defer g.leave()
+	return effect()
+}
+
+func (g *Gate) enter(ctx context.Context, e Epoch) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// guard:gate-bound. An epoch above MaxEpoch, which is 2⁶² + 2⁴⁰, is refused and not remembered.
+	if e > MaxEpoch {
+		return fmt.Errorf("%w: epoch %d is above %d, and no election has such an epoch", ErrLimit, uint64(e), uint64(MaxEpoch))
+	}
+	for {
+		switch {
+		case e == 0 || e < g.highest:
+			return &FencedError{Epoch: e, By: g.highest}
+		case ctx.Err() != nil:
+			// guard:gate-given-up. An effect whose caller has given up does not run.
+			return context.Cause(ctx)
+		}
+		g.highest = e
+		// guard:gate-inside. While effects of an earlier epoch are under way, none of a later one begins.
+		//
+		//mutant:replace g.running == 0 || g.inside == e => true
+		if g.running == 0 || g.inside == e {
+			g.inside = e
+			g.running++
+			return nil
+		}
+		if g.idle == nil {
+			g.idle = make(chan struct{})
+		}
+		idle := g.idle
+		g.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+		}
+		g.mu.Lock()
+	}
+}
+
+func (g *Gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running--; g.running == 0 && g.idle != nil {
+		close(g.idle)
+		g.idle = nil
+	}
 }

@@ -58,8 +58,8 @@ func epochFlag(fl *pflag.FlagSet) func() (fence.Epoch, error) {
 			return 0, usage("there is no epoch: run this under fencepost exec, which sets FENCEPOST_EPOCH, or give --epoch")
 		}
 		e, err := strconv.ParseUint(value, 10, 64)
-		if err != nil || e == 0 {
-			return 0, usage("%s is %q; it must be a number from 1 on", from, value)
+		if err != nil || e == 0 || fence.Epoch(e) > fence.MaxEpoch {
+			return 0, usage("%s is %q; it must be a number from 1 to %d", from, value, uint64(fence.MaxEpoch))
 		}
 		return fence.Epoch(e), nil
 	}

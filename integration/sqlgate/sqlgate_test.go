@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"os/user"
@@ -150,7 +149,7 @@ func TestGate(t *testing.T) {
 			epoch  fence.Epoch
 			by     fence.Epoch
 			amount int
-		}{{1, 0, 10}, {1, 0, 11}, {3, 0, 30}, {2, 3, 20}, {1, 3, 12}, {3, 0, 31}, {0, 1, 5}, {math.MaxInt64, 0, 90}, {4, math.MaxInt64, 40}} {
+		}{{1, 0, 10}, {1, 0, 11}, {3, 0, 30}, {2, 3, 20}, {1, 3, 12}, {3, 0, 31}, {0, 1, 5}, {fence.MaxEpoch, 0, 90}, {4, fence.MaxEpoch, 40}} {
 			err := pay(c.epoch, c.amount)
 			f, fenced := errors.AsType[*fence.FencedError](err)
 			if fenced != (c.by != 0) || fenced && (f.By != c.by || f.Epoch != c.epoch) || !fenced && err != nil {
@@ -161,7 +160,7 @@ func TestGate(t *testing.T) {
 		if err := db.QueryRowContext(t.Context(), "SELECT balance FROM account").Scan(&balance); err != nil || balance != 90 {
 			t.Errorf("balance %d, %v", balance, err)
 		}
-		if err := pay(math.MaxInt64+1, 1); !errors.Is(err, sqlgate.ErrOptions) {
+		if err := pay(fence.MaxEpoch+1, 1); !errors.Is(err, sqlgate.ErrOptions) {
 			t.Errorf("%v", err)
 		}
 		// What fails is rolled back, and the epoch with it.
@@ -181,6 +180,30 @@ func TestGate(t *testing.T) {
 		}
 		if err := other.Do(t.Context(), db, 1, func(*sql.Tx) error { return nil }); err != nil {
 			t.Errorf("an effect that failed has raised the epoch: %v", err)
+		}
+	})
+}
+
+// Six replicas begin at once in a new database, and each creates the gate.
+func TestCreateAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, db *sql.DB, opts *sqlgate.Options) {
+		for round := range 5 {
+			o := *opts
+			o.Table = fmt.Sprintf("at_once_%d", round)
+			must(t, db, "DROP TABLE IF EXISTS "+o.Table)
+			g, err := sqlgate.New("orders", &o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			for range 6 {
+				all.Go(func() {
+					if err := g.Create(t.Context(), db); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
 		}
 	})
 }

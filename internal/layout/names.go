@@ -69,7 +69,7 @@ const (
 	MaxMinEpoch = 1 << 62
 	// MaxEpoch is the greatest epoch of an election. An election that counts on from MaxMinEpoch,
 	// a thousand times a second, comes there after 34 years.
-	MaxEpoch = MaxMinEpoch + 1<<40
+	MaxEpoch = uint64(fence.MaxEpoch)
 )
 
 // ParseLockKey reads what [NumberedKey] writes for a lock. It reports false for a number that no

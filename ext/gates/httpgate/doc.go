@@ -3,7 +3,7 @@
 //
 // The service:
 //
-//	http.Handle("/", httpgate.Handler(fence.NewGate(kept), next))
+//	http.Handle("/", httpgate.Handler(fence.NewGate(kept), next, nil))
 //
 // Its clients:
 //
@@ -14,7 +14,7 @@
 //	curl --fail --header "Fencepost-Epoch: $FENCEPOST_EPOCH" --data-binary @FILE URL
 //
 // A gate lives in the memory of one process. A service that is restarted forgets the highest
-// epoch, unless it keeps it and begins with it; one that has several processes must keep it
+// epoch, unless it keeps fence.Gate.Highest before each effect and begins with it; one that has several processes must keep it
 // where they all look. If the service writes to a database, use package sqlgate behind it, with
 // [Epoch] of the request.
 package httpgate

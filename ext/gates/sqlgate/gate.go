@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 
 	"github.com/fencepost/fencepost/fence"
@@ -70,13 +69,16 @@ func New(name string, opts *Options) (*Gate, error) {
 	}, nil
 }
 
-// Create makes the table and the row if they are not there. The row must stay for as long as
-// there may be zombies.
+// Create makes the table and the row if they are not there. Any number of processes may call it at once. The row must
+// stay for as long as there may be zombies.
 func (g *Gate) Create(ctx context.Context, db *sql.DB) error {
-	if _, err := db.ExecContext(ctx, g.create); err != nil {
-		return fmt.Errorf("sqlgate: creating the table: %w", err)
-	}
+	_, failed := db.ExecContext(ctx, g.create)
+	// Of several at once PostgreSQL lets one create the table, and the others fail in spite of IF NOT EXISTS. Then the
+	// table is there, so what counts is whether the row can be made.
 	if _, err := db.ExecContext(ctx, g.insert, g.name); err != nil {
+		if failed != nil {
+			return fmt.Errorf("sqlgate: creating the table: %w", failed)
+		}
 		return fmt.Errorf("sqlgate: creating the row: %w", err)
 	}
 	return nil
@@ -88,8 +90,9 @@ func (g *Gate) Enter(ctx context.Context, tx *sql.Tx, e fence.Epoch) error {
 	switch {
 	case e == 0:
 		return &fence.FencedError{Epoch: e, By: 1}
-	case e > math.MaxInt64:
-		return fmt.Errorf("%w: epoch %d is above 2⁶³−1, which no column can hold", ErrOptions, e)
+	case e > fence.MaxEpoch:
+		// guard:sql-bound. An epoch that no election has is refused, and not remembered.
+		return fmt.Errorf("%w: epoch %d is above %d, and no election has such an epoch", ErrOptions, uint64(e), uint64(fence.MaxEpoch))
 	}
 	args := []any{int64(e), g.name}
 	if g.raise[len(g.raise)-1] == '?' {
