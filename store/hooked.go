@@ -23,14 +23,14 @@ type Answer struct {
 	Op string
 	// Key is the key, the first one of a Delete, or the prefix.
 	Key string
-	// Err is what the call returned. Of a Get it is also the error of reading the body.
+	// Err is what the call returned. For a Get it may be the error of reading the body.
 	Err error
-	// Took is the time of the call. Of a Get it ends when the caller closes the body, of a List
-	// when the caller's loop ends.
+	// Took is the time of the call. The time of a Get ends when the caller closes the body, that of a
+	// List when the caller's loop ends.
 	Took time.Duration
 	// Sent and Received are bytes of bodies.
 	Sent, Received int64
-	// Objects is how many were listed, or were to be deleted; else 1.
+	// Objects is how many were listed, or were to be deleted. It is 1 for other calls.
 	Objects int
 }
 

@@ -22,7 +22,7 @@ type leaderMetrics struct {
 
 func (l *leaderMetrics) make(c clock.Clock) []prometheus.Collector {
 	const by = "election"
-	l.leads = gauges("fencepost_leader_leads", "1 while this process leads, else 0.", by)
+	l.leads = gauges("fencepost_leader_leads", "1 while this process leads, otherwise 0.", by)
 	l.epoch = gauges("fencepost_leader_epoch", "Newest epoch that this process has seen.", by)
 	l.elected = counters("fencepost_leader_elections_total", "Terms that this process has won.", by)
 	l.ends = counters("fencepost_leader_ends_total", "Ends of terms of this process, by cause: resigned, expired, deposed, stalled, other.", by, "cause")

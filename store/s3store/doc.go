@@ -32,7 +32,7 @@
 // AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3 and the rest.
 // The parameters:
 //
-//	endpoint             another server than AWS: http://127.0.0.1:9000
+//	endpoint             a server that is not AWS: http://127.0.0.1:9000
 //	region               default AWS_REGION or the profile's; us-east-1 with an endpoint
 //	profile              of the shared AWS configuration
 //	path-style           true or false; default true with an endpoint

@@ -120,7 +120,7 @@ func (t *target) client(ctx context.Context) (*s3.Client, error) {
 			}
 			o.Region = cmp.Or(o.Region, "us-east-1")
 		case o.Region == "":
-			bad = errors.New("no region: add ?region=… to the URL or set AWS_REGION; for another server than AWS add ?endpoint=…")
+			bad = errors.New("no region: add ?region=… to the URL or set AWS_REGION; for a server that is not AWS add ?endpoint=…")
 		}
 		// A bucket as host name needs DNS entries that a private server rarely has.
 		o.UsePathStyle = custom
