@@ -153,7 +153,7 @@ func TestHouseOfDependabot(t *testing.T) {
 // least one test that is named after it: TestT05_… in a package, T05_… in storetest.
 const traps = 37
 
-// TestHouseTraps wants a test for each of them.
+// TestHouseTraps wants a test for each of them, and a line in docs/bugs.md.
 func TestHouseTraps(t *testing.T) {
 	t.Chdir("../..")
 	named := regexp.MustCompile(`(?m)^func TestT(\d+)_|"T(\d+)_[A-Za-z]|\{"T(\d+)_`)
@@ -168,9 +168,13 @@ func TestHouseTraps(t *testing.T) {
 		}
 	}
 	var missing []string
+	page := slurp(t, "docs/bugs.md")
 	for n := 1; n <= traps; n++ {
 		if !found[n] {
 			missing = append(missing, fmt.Sprintf("T%d", n))
+		}
+		if line := fmt.Sprintf("\n- **T%02d**: ", n); !strings.Contains(page, line) {
+			t.Errorf("docs/bugs.md has no line %q: say what happened, and where", strings.TrimSpace(line))
 		}
 	}
 	if len(missing) > 0 {
