@@ -456,7 +456,7 @@ func TestPaceOfBulk(t *testing.T) {
 // of them do not wait for the object of the others first.
 //
 // tuning:pace-rest. Where most clients append again at once, an object waits for the one in flight, so
-// that all share one (guard pace-together). Without this rule: 11 of 12 clients' records fill an
+// that all share one (pace-together). Without this rule: 11 of 12 clients' records fill an
 // object, and a request takes 32 ms; the others come a moment later, and their object is sent only when
 // the full one is answered; they are acknowledged every 47 ms, instead of every 39 ms.
 func TestPaceOfARest(t *testing.T) {

@@ -25,10 +25,6 @@ func ourHead(t testing.TB) string {
 // A commit takes far more memory than it has bytes. It is an error that names it, and takes little. One that
 // is not ours is not even read.
 //
-// guard:delta-commit-ours. Without this check: somebody who can write to the Delta log, but not to the
-// logs, creates a commit of millions of lines; each publisher decodes them all, and only then finds
-// that the commit proves nothing.
-//
 // guard:delta-commit-memory. A publisher adds up what the actions of a commit take in memory before it
 // decodes them. Without this check: somebody who can write to the Delta log creates a commit of 64 MiB.
 // After a first line like ours it has one list of 32 million numbers. Each publisher that reads it
@@ -108,6 +104,10 @@ func TestLargeCommitsAreAffordable(t *testing.T) {
 }
 
 // Who wrote a commit is found at each place of its begin.
+//
+// guard:delta-commit-ours. Without this check: somebody who can write to the Delta log, but not to the
+// logs, creates a commit of millions of lines; each publisher decodes them all, and only then finds
+// that the commit proves nothing.
 func TestWhoWroteACommit(t *testing.T) {
 	spark := `{"commitInfo":{"engineInfo":"spark","operation":"WRITE"}}`
 	for body, want := range map[string]string{

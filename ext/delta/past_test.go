@@ -54,12 +54,6 @@ func (k *memory) named(version int64) map[byte]uint64 {
 // versions; a week later A wakes, and lists the Delta log; version 8 is the oldest within the
 // retention; A remembers manifest 9 for it, and releases the pin of manifest 5; a compactor deletes
 // file F, which version 8 has.
-//
-// guard:delta-clean-right. Log cleanup deletes what is before a checkpoint. A publisher that remembers
-// all commits since that checkpoint does not read them again. Without this check: the oldest version
-// within the retention is 250, and checkpoint 100 is right; another program writes a wrong checkpoint
-// of version 200; a publisher that remembers versions 200 to 250 deletes all commits and checkpoints
-// before 200; nothing right is left from which version 250 can be computed.
 func TestPast(t *testing.T) {
 	k := newMemory()
 	k.step("a", nil)

@@ -112,6 +112,12 @@ func TestRetentionOfAShortLife(t *testing.T) {
 // version within the retention is 250; checkpoint 100 is right, and checkpoint 200 does not fit its
 // commit; cleanup deletes all commits and checkpoints before version 250; nothing is left from which
 // version 250 can be computed, so no publisher can read the table any more.
+//
+// guard:delta-clean-right. Log cleanup deletes what is before a checkpoint. A publisher that remembers
+// all commits since that checkpoint does not read them again. Without this check: the oldest version
+// within the retention is 250, and checkpoint 100 is right; another program writes a wrong checkpoint
+// of version 200; a publisher that remembers versions 200 to 250 deletes all commits and checkpoints
+// before 200; nothing right is left from which version 250 can be computed.
 func TestCleanupAfterAWrongCheckpoint(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		var hooks []string

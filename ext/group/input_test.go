@@ -34,10 +34,6 @@ func (f *fast) AfterFunc(d time.Duration, do func()) clock.Timer {
 }
 
 // A member whose clock does not run at its rate says so. One that runs a little fast does not.
-//
-// guard:lapse-rate. Without this: A's clock is slow, and organiser B's clock is fast; in a validity
-// they come apart by more than the Margin by which A stops early; after a validity by B's clock, B
-// expires A; by A's clock A's deadline has not come yet, and A works beside the new owners.
 func TestClockAtAnotherRate(t *testing.T) {
 	for _, c := range []struct {
 		rate float64

@@ -210,6 +210,10 @@ func (t *trial) tests(ctx context.Context, f *fate, pkg, binary, run string, arg
 			all = append(all, "-test.skip=^("+strings.Join(f.hangs, "|")+")$")
 		}
 		out, err := command(ctx, filepath.Join(t.root, filepath.FromSlash(pkg)), binary, all...)
+		if err == nil && f.where == namedTest && bytes.Contains(out, []byte("no tests to run")) {
+			f.err = fmt.Errorf("the test that is named for it, %s, does not exist in %s", run, pkg)
+			return true
+		}
 		if err == nil {
 			return false
 		}

@@ -94,7 +94,7 @@ func findStories(root string) (all []story, err error) {
 func storiesOf(file string, src []byte) (all []story, err error) {
 	if strings.HasSuffix(file, ".txt") {
 		dir, base := path.Split(file)
-		s := story{dir: path.Dir(path.Clean(dir)), file: file, test: "^TestScripts$/^" + regexp.QuoteMeta(base) + "$"}
+		s := story{dir: path.Dir(path.Clean(dir)), file: file, test: "^TestScripts$/^" + strings.TrimSuffix(base, ".txt") + "$"}
 		return appendStories(nil, s, remarks(src)), nil
 	}
 	fset := token.NewFileSet()
@@ -171,5 +171,5 @@ func paragraphs(lines []string) (all []paragraph) {
 
 // where names the story's test for people.
 func (s story) where() string {
-	return strings.NewReplacer("^", "", "$", "", `\`, "").Replace(s.test) + " in " + s.dir
+	return strings.NewReplacer("^", "", "$", "").Replace(s.test) + " in " + s.dir
 }

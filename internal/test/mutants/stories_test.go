@@ -71,7 +71,7 @@ func TestStories(t *testing.T) {
 		}
 	}
 	all, err := storiesOf("x/testdata/z.txt", []byte("# A life.\n#\n# guard:a. Without\n# it.\nleader\n# not this\n"))
-	if err != nil || len(all) != 1 || all[0].text != "Without it." || all[0].dir != "x" || all[0].test != `^TestScripts$/^z\.txt$` || all[0].where() != "TestScripts/z.txt in x" {
+	if err != nil || len(all) != 1 || all[0].text != "Without it." || all[0].dir != "x" || all[0].test != "^TestScripts$/^z$" || all[0].where() != "TestScripts/z in x" {
 		t.Errorf("the story of a script is %+v, %v", all, err)
 	}
 }

@@ -201,6 +201,10 @@ func TestPlay(t *testing.T) {
 }
 
 // A member that another one follows is listed as long as anybody waits for it.
+//
+// guard:pending-owner. The new owner starts only when all pending entries of the partition are cleared.
+// Without this entry: A works on the partition; assignment 2 gives it to B; B starts at once; A has not
+// read assignment 2 yet, and works on.
 func TestPendingMembersAreListed(t *testing.T) {
 	g := newGroup(t, 4)
 	g.cleared = func(int, Entry) bool { return false }

@@ -59,10 +59,6 @@ func TestJoinOfThe101st(t *testing.T) {
 }
 
 // Ten workers restart one after the other. Each stops, and joins anew.
-//
-// guard:pending-owner. The new owner starts only when all pending entries of the partition are cleared.
-// Without this entry: A works on the partition; assignment 2 gives it to B; B starts at once; A has not
-// read assignment 2 yet, and works on.
 func TestRollingRestart(t *testing.T) {
 	for _, end := range []State{Leaving, Expired} {
 		g := newGroup(t, 1000)
@@ -244,10 +240,6 @@ func TestManyAreGivenUp(t *testing.T) {
 	wantShares(t, g.a, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100)
 }
 
-// guard:tenure-new. The tokens of an owner are counted from the tenure of its partition. So the tenure
-// must rise whenever the partition moves. Without this check: the partition has tenure 5, the highest
-// of all, and belongs to A; assignment 6 moves it to B, and reuses tenure 5; B's first token equals A's
-// first; the log has been opened with that token, and refuses B.
 func TestFreshTenure(t *testing.T) {
 	g := newGroup(t, 2)
 	g.cleared = func(int, Entry) bool { return false }
@@ -271,6 +263,11 @@ func TestFreshTenure(t *testing.T) {
 }
 
 // An assignment that moves few of many partitions shares a tenure with earlier ones, so the tenures stay few.
+//
+// guard:tenure-new. The tokens of an owner are counted from the tenure of its partition. So the tenure
+// must rise whenever the partition moves. Without this check: the partition has tenure 5, the highest
+// of all, and belongs to A; assignment 6 moves it to B, and reuses tenure 5; B's first token equals A's
+// first; the log has been opened with that token, and refuses B.
 func TestFewMovesShareATenure(t *testing.T) {
 	g := newGroup(t, 3000)
 	g.join(3, 1)

@@ -190,11 +190,6 @@ func TestHungPartitionEndsThreeSessions(t *testing.T) {
 
 // A member that has said that its work hangs gets no partition, also if no assignment lists it: its session ends soon.
 // That may be when its work returned after the call, and everything had moved away from it.
-//
-// guard:hung-unfit. Another organiser can then act before that member is found dead. Without this
-// check: organiser C is the third owner whose work on the partition hangs; the partition has just moved
-// to D, which waits for C; until C is expired nobody organises, so nobody takes the partition from D;
-// then D begins at once, its work hangs, too, and a fourth session ends.
 func TestHungMemberGetsNothing(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.proc("a")
