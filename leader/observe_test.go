@@ -127,11 +127,6 @@ func TestObserveLapse(t *testing.T) {
 // Between an observer's listing and its read, the lock that it saw as the newest is
 // released, succeeded and pruned, and a late request puts a lock into the hole. The
 // observer must not report that one.
-//
-// guard:newest-listed. An observer lists, too, if the lock shows another state. Without this check: an
-// observer has read lock 7 of A, and waits until its next read; B leads with lock 8, and prunes lock 7;
-// a late copy of C's create of lock 7 lands in the hole; the observer reads it, and reports C as the
-// leader.
 func TestObserverIsNotFooledByAHole(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, o := w.node("a"), w.node("b"), w.node("o")

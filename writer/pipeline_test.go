@@ -78,10 +78,6 @@ func TestWindow(t *testing.T) {
 }
 
 // Counted at the store, while requests take random time.
-//
-// tuning:in-flight. Without this check: the store is slow, and all requests are in flight; the next
-// object gets its slot with the one record that it has, and waits for a free request; the records that
-// come meanwhile need one more object, and one more request is paid for.
 func TestInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 3, Window: 12, BatchBytes: 1})
@@ -195,6 +191,10 @@ func TestHooksTakeTurns(t *testing.T) {
 }
 
 // An idle pipeline sends at once; a full one lets what waits become one object.
+//
+// tuning:in-flight. Without this check: the store is slow, and all requests are in flight; the next
+// object gets its slot with the one record that it has, and waits for a free request; the records that
+// come meanwhile need one more object, and one more request is paid for.
 func TestGrouping(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})

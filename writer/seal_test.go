@@ -244,10 +244,6 @@ func TestRubbishInTheSlot(t *testing.T) {
 
 // A seal that is found at a higher slot proves nothing of the lower ones: a wall is put up at its far
 // end first. Each gets its own outcome.
-//
-// guard:lower-slots. Without this report, the callers of those slots wait for ever. Without the wait
-// before it: slot 6 meets a seal while slot 5 is in flight; slot 5 is reported as unknown; then slot 5
-// is applied, and could have been acknowledged.
 func TestSealAtAHigherSlotFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)

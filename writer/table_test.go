@@ -336,6 +336,10 @@ func TestEditKeepsItsPlace(t *testing.T) {
 }
 
 // An edit that waits for its turn ends with its context, and appends go on.
+//
+// guard:edit-order. Without this rule: two commits that run at the same time both remove file f; each
+// finds that f is live; both are committed; the compactor and all readers of the table meet the second
+// one, which removes a file that is not live, and report damage.
 func TestEditGivenUpWhileItWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
@@ -439,10 +443,6 @@ func TestAppendAfterAnEditThatWaits(t *testing.T) {
 }
 
 // Of many commits at once that remove one file, one succeeds.
-//
-// guard:edit-order. Without this rule: two commits that run at the same time both remove file f; each
-// finds that f is live; both are committed; the compactor and all readers of the table meet the second
-// one, which removes a file that is not live, and report damage.
 func TestCommitsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, nil)

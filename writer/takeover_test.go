@@ -38,10 +38,6 @@ func TestT01_ZombieAfterPruning(t *testing.T) {
 
 // An opener reads the manifest and sleeps. Meanwhile a later one opens and the compactor prunes where
 // the first was about to read. Its seal is applied, after the boundary.
-//
-// guard:open-refresh. Without this check: an opener reads the manifest, and sleeps; a compactor prunes
-// the slots that the opener is about to read; the opener finds the first of them empty, seals it, and
-// believes that it leads; the old leader goes on in later slots.
 func TestT02_SealBehindTheFloor(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var live *writer.Writer
@@ -63,6 +59,10 @@ func TestT02_SealBehindTheFloor(t *testing.T) {
 
 // The same with nobody in between: the zombie is the newest, and must open where
 // the history really ends.
+//
+// guard:open-refresh. Without this check: an opener reads the manifest, and sleeps; a compactor prunes
+// the slots that the opener is about to read; the opener finds the first of them empty, seals it, and
+// believes that it leads; the old leader goes on in later slots.
 func TestT02_OpensElsewhereAfterAll(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var leader *writer.Writer

@@ -84,10 +84,6 @@ func (e *env) outrun(client string, leader *writer.Writer, often int) (acked fun
 // guard:open-own. Without this check: the opener's wall is applied; its walk meets a seal of the wall,
 // which names the opener's own epoch; the opener takes this seal for that of another process with the
 // same token, and gives up.
-//
-// guard:open-wall. Without the wall: the leader keeps its pipeline full; each time the opener's seal
-// comes to the first empty slot, the leader's object is there already; only after many windows of
-// objects does the opener send a backstop; the leader comes to that slot thousands of slots later.
 func TestLeaderThatWinsEveryRace(t *testing.T) {
 	for _, c := range []struct {
 		often int
@@ -186,6 +182,10 @@ func TestDamageInTheWall(t *testing.T) {
 
 // The leader is so far ahead that the row only reads, and the backstop is denied. The opener
 // says so, and does not read for ever.
+//
+// guard:open-wall. Without the wall: the leader keeps its pipeline full; each time the opener's seal
+// comes to the first empty slot, the leader's object is there already; only after many windows of
+// objects does the opener send a backstop; the leader comes to that slot thousands of slots later.
 func TestBackstopOfTheWallIsDenied(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})

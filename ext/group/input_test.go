@@ -120,11 +120,6 @@ func TestLaterFormat(t *testing.T) {
 }
 
 // Create makes a group, raises the number of its partitions, and lowers it never.
-//
-// guard:group-lost. Without this check: an operator deletes group.json by mistake; the next member
-// creates another one, for a new group; no member can use the old assignments, which belong to the old
-// group; the operator deletes these too; assignment 1 of the new group gives out tokens that were used
-// before.
 func TestCreate(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		for _, c := range []struct {

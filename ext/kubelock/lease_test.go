@@ -165,6 +165,10 @@ func TestLeaseTokenOfANamesake(t *testing.T) {
 // guard:lease-holder. Without this check: B takes the Lease over from A, and A does not know it yet; A
 // reads B's Lease, and gets a token at least as high as B's; the places that B writes to accept A's
 // writes.
+//
+// guard:lease-late-token. Without this check: a process loses the Lease, and holds it again under the
+// same identity; a slow goroutine of its old term reads the Lease only now; it gets the token of the
+// new term, and writes beside the goroutine of the new term.
 func TestLeaseTokenIsRefused(t *testing.T) {
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("deposed"))

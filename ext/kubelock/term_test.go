@@ -221,10 +221,6 @@ func TestForeignGet(t *testing.T) {
 	epoch(t, st, b)
 }
 
-// guard:lease-late-token. Without this check: a process loses the Lease, and holds it again under the
-// same identity; a slow goroutine of its old term reads the Lease only now; it gets the token of the
-// new term, and writes beside the goroutine of the new term.
-//
 // guard:kube-late-token. Without this check: a goroutine of an old term is slow to start; by then this
 // process leads again; the old goroutine gets the token of the new term, and writes beside the
 // goroutine of the new term.
