@@ -79,9 +79,6 @@ func open(t testing.TB, s *reader.Snapshot, f manifest.File) *reader.File {
 
 // TestFile: a file can be read in any piece and as a whole, by several at once, although
 // requests fail and break off.
-//
-// guard:file-sum. Without this check: a disk flips a bit of a file; a reader copies the file to another
-// table; both tables have the wrong row, and nobody is told.
 func TestFile(t *testing.T) {
 	l := logtest.New(t, logtest.Format(), nil)
 	for _, size := range []int{0, 1, 100, 4<<20 - 1, 4 << 20, 9<<20 + 7} {
@@ -164,6 +161,9 @@ func TestFileMemory(t *testing.T) {
 }
 
 // TestFileErrors name the file.
+//
+// guard:file-sum. Without this check: a disk flips a bit of a file; a reader copies the file to another
+// table; both tables have the wrong row, and nobody is told.
 func TestFileErrors(t *testing.T) {
 	l := logtest.New(t, logtest.Format(), nil)
 	all := commit(t, l.Mem, []byte("gone"), []byte("short"), []byte("flipped"), []byte("sound"))

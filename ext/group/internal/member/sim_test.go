@@ -93,6 +93,10 @@ func TestJoinsMoveAsLittleAsFairnessAsks(t *testing.T) {
 // guard:lapse. Without this: organiser B sends a listing, which takes long; A's heartbeat is applied
 // just before the listing comes to A's object; B counts from when it sent the listing; A's next
 // heartbeats are lost, and B expires A before A's own deadline.
+//
+// guard:ack-unheld. Without this: assignment 2 gives the partition to B; assignment 3 gives it to C,
+// with a pending entry for B; B reads only assignment 3, and has no work to stop; B acknowledges
+// nothing, and C waits for B for ever.
 func TestManySeeds(t *testing.T) {
 	first, last := uint64(1), test.Of[uint64](10, 3000)
 	if s := os.Getenv("FENCEPOST_SEEDS"); s != "" {
