@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"os"
-	"os/exec"
-	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -17,19 +14,9 @@ import (
 	"github.com/parquet-go/parquet-go"
 	pq "github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
-)
 
-// allocated returns how many bytes a function allocates, also those that are garbage after it.
-func allocated(f func()) int64 {
-	read := func() int64 {
-		s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-		metrics.Read(s)
-		return int64(s[0].Value.Uint64())
-	}
-	before := read()
-	f()
-	return read() - before
-}
+	"github.com/fencepost/fencepost/internal/test"
+)
 
 // What the decoders may allocate for an input of n bytes.
 func footerBound(n int) int64 {
@@ -39,20 +26,10 @@ func checkpointBound(n int) int64 {
 	return 2 * min(checkpointMemory+checkpointFactor*int64(n), maxCheckpointMemory)
 }
 
-// inChild runs a test once more, in a process that may not have more than 3 GiB of addresses. A decoder
-// that allocates what a length claims ends that process and not this one. It returns true in there.
+// inChild is test.InChild with 3 GiB.
 func inChild(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv("FENCEPOST_CHILD") == t.Name() {
-		limitMemory(t, 3<<30)
-		return true
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), "FENCEPOST_CHILD="+t.Name(), "GOMAXPROCS=2")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %.3000s", err, out)
-	}
-	return false
+	return test.InChild(t, 3<<30)
 }
 
 // parquetEnd returns the end of a file with a footer.
@@ -159,7 +136,7 @@ func TestFooterBombs(t *testing.T) {
 			binary.LittleEndian.PutUint32(end[len(end)-8:], math.MaxUint32)
 		}
 		var err error
-		if n := allocated(func() { _, err = decodeFooter(end, int64(len(end))) }); n > footerBound(len(end)) || err == nil {
+		if n := test.Allocated(func() { _, err = decodeFooter(end, int64(len(end))) }); n > footerBound(len(end)) || err == nil {
 			t.Errorf("%s: %d bytes took %d: %v", name, len(end), n, err)
 		}
 	}
@@ -170,7 +147,7 @@ func TestLargeFooterIsAffordable(t *testing.T) {
 	for _, of := range [][2]int{{1, 1}, {10, 2000}, {9000, 2}, {300, 50}, {9000, 20}, {10, 25_000}} {
 		end := parquetEnd(marshal(t, flat(of[0], of[1], nil)))
 		var err error
-		n := allocated(func() { _, err = decodeFooter(end, int64(len(end))) })
+		n := test.Allocated(func() { _, err = decodeFooter(end, int64(len(end))) })
 		if err != nil || n > footerBound(len(end)) {
 			t.Errorf("%d columns in %d row groups, in %d bytes, took %d: %v", of[0], of[1], len(end), n, err)
 		}
@@ -184,6 +161,12 @@ func withPages(t testing.TB, column string, codec format.CompressionCodec, chang
 	if err != nil {
 		t.Fatal(err)
 	}
+	return replaced(t, body, column, codec, change, pages...)
+}
+
+// replaced returns a file of which one column is told by other pages.
+func replaced(t testing.TB, body []byte, column string, codec format.CompressionCodec, change func(*format.FileMetaData, *format.ColumnMetaData), pages ...any) []byte {
+	t.Helper()
 	f, err := parquet.OpenFile(bytes.NewReader(body), int64(len(body)))
 	if err != nil {
 		t.Fatal(err)
@@ -348,7 +331,7 @@ func TestCheckpointBombs(t *testing.T) {
 	for name, body := range bombs(t) {
 		t.Log(name, len(body))
 		var err error
-		n := allocated(func() { _, err = decodeCheckpoint(3, body) })
+		n := test.Allocated(func() { _, err = decodeCheckpoint(3, body) })
 		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), checkpointKey(3)) || strings.Contains(err.Error(), "no metaData") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -36,23 +36,34 @@ const (
 type chunk struct {
 	codec, values, first, size int64
 	elsewhere                  bool // in another file
+	late                       bool // its dictionary comes after its values
+	index                      [2]section
 }
+
+// section is a part of a file.
+type section struct{ first, size int64 }
 
 // parquetFile is a Parquet file in memory.
 type parquetFile struct {
-	body    []byte
+	body    []byte      // what is before the footer, if it is in memory
+	at      io.ReaderAt // otherwise
+	data    int64       // how many bytes that is
+	most    int64       // rows
 	rows    int64
 	columns []*fileColumn
 	afford  int64         // bytes of memory
 	texts   int64         // bytes of text that may be read
 	unzstd  *zstd.Decoder // made when it is needed
+	tooMuch error
+	// measures says that a page is paid for as the Parquet library reads it, and that its values are not read.
+	measures bool
 }
 
 // fileColumn reads one after another all values of a column, also nulls.
 type fileColumn struct {
 	file           *parquetFile
 	path           []string
-	kind           int64
+	kind, width    int64 // width: of a value of a fixed length, in bytes
 	maxDef, maxRep int
 	elementDef     int // from this definition level on a repeated column has a value, or a null
 	chunks         []chunk
@@ -68,7 +79,7 @@ type fileColumn struct {
 
 func (f *parquetFile) pay(bytes int64) error {
 	if f.afford -= bytes; f.afford < 0 {
-		return errors.New("it unpacks to far more than a checkpoint of its size does")
+		return f.tooMuch
 	}
 	return nil
 }
@@ -83,9 +94,17 @@ func openParquet(body []byte) (*parquetFile, error) {
 	if long > n-4 {
 		return nil, fmt.Errorf("its footer claims %d of %d bytes", long, n)
 	}
-	f := &parquetFile{body: body[:n-long], afford: min(checkpointMemory+checkpointFactor*int64(len(body)), maxCheckpointMemory)}
+	f := &parquetFile{
+		body: body[:n-long], data: n - long, most: int64(len(body)), afford: min(checkpointMemory+checkpointFactor*int64(len(body)), maxCheckpointMemory),
+		tooMuch: errors.New("it unpacks to far more than a checkpoint of its size does"),
+	}
 	f.texts = textFactor * f.afford
-	t := &thrift{b: body[n-long : n], afford: min(footerMemory+memoryPerByte*long, maxFooterMemory)}
+	return f, f.footer(body[n-long : n])
+}
+
+// footer reads the footer of a file.
+func (f *parquetFile) footer(b []byte) error {
+	t := &thrift{b: b, afford: min(footerMemory+memoryPerByte*int64(len(b)), maxFooterMemory)}
 	err := t.fields(func(id int, typ byte) (err error) {
 		switch id {
 		case 2:
@@ -99,17 +118,14 @@ func openParquet(body []byte) (*parquetFile, error) {
 		}
 		return t.skip(typ)
 	})
-	switch most := int64(len(body)); {
-	case err != nil:
-		return nil, err
-	case f.rows > most:
-		return nil, fmt.Errorf("it claims to have %d rows in %d bytes", f.rows, most)
+	if err == nil && f.rows > f.most {
+		err = fmt.Errorf("it claims to have %d rows; at most %d are possible", f.rows, f.most)
 	}
-	return f, nil
+	return err
 }
 
 func (f *parquetFile) leaf(path []element) {
-	c := &fileColumn{file: f, kind: path[len(path)-1].kind}
+	c := &fileColumn{file: f, kind: path[len(path)-1].kind, width: path[len(path)-1].width}
 	for _, e := range path {
 		c.path = append(c.path, e.name)
 		if e.repetition != 0 {
@@ -149,7 +165,10 @@ func (f *parquetFile) group(t *thrift) error {
 	if err != nil {
 		return err
 	}
-	if n != len(f.columns) || rows < 0 || rows > int64(len(f.body)) {
+	if rows > f.most {
+		return fmt.Errorf("%w: a row group has %d rows", f.tooMuch, rows)
+	}
+	if n != len(f.columns) || rows < 0 {
 		return fmt.Errorf("a row group has %d rows of %d columns", rows, n)
 	}
 	f.rows += rows
@@ -164,6 +183,9 @@ func (t *thrift) chunk() (c chunk, err error) {
 			name, err := t.text(typ)
 			c.elsewhere = len(name) > 0
 			return err
+		}
+		if id >= 4 && id <= 7 && typ != thriftStruct {
+			return t.indexField(&c, id, typ)
 		}
 		if id != 3 || typ != thriftStruct {
 			return t.skip(typ)
@@ -189,10 +211,21 @@ func (t *thrift) chunk() (c chunk, err error) {
 			return err
 		})
 	})
-	if dictionary > 0 && dictionary < c.first {
+	if c.late = dictionary < 0 || dictionary > c.first; dictionary > 0 && dictionary < c.first {
 		c.first = dictionary
 	}
 	return c, err
+}
+
+// indexField reads where an index of a column's pages is.
+func (t *thrift) indexField(c *chunk, id int, typ byte) (err error) {
+	at := &c.index[(id-4)/2]
+	if id%2 == 0 {
+		at.first, err = t.integer(typ, thriftI64)
+	} else {
+		at.size, err = t.integer(typ, thriftI32)
+	}
+	return err
 }
 
 // find returns the columns below a name, in order.
@@ -221,21 +254,42 @@ func (c *fileColumn) peek() (bool, error) {
 				return false, c.wrong(err)
 			}
 		case len(c.chunks) > 0:
-			c.chunk, c.chunks, c.dictionary = c.chunks[0], c.chunks[1:], nil
-			h := c.chunk
-			if err := h.within(int64(len(c.file.body))); err != nil {
+			if err := c.open(); err != nil {
 				return false, c.wrong(err)
 			}
-			// Chunks that overlap are paid for each time.
-			if err := c.file.pay(h.size); err != nil {
-				return false, err
-			}
-			c.rest = c.file.body[h.first : h.first+h.size]
 		default:
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// open makes the next chunk ready.
+func (c *fileColumn) open() (err error) {
+	c.chunk, c.chunks, c.dictionary = c.chunks[0], c.chunks[1:], nil
+	f, h := c.file, c.chunk
+	if err := h.within(f.data); err != nil {
+		return err
+	}
+	// Chunks that overlap are paid for each time.
+	if err := f.pay(h.size); err != nil {
+		return err
+	}
+	c.rest, err = f.read(section{h.first, h.size})
+	return err
+}
+
+// read returns a section that is before the footer.
+func (f *parquetFile) read(s section) ([]byte, error) {
+	if f.at == nil {
+		return f.body[s.first : s.first+s.size], nil
+	}
+	b := make([]byte, s.size)
+	n, err := f.at.ReadAt(b, s.first)
+	if n == len(b) {
+		err = nil
+	}
+	return b, err
 }
 
 func (c *fileColumn) wrong(err error) error {
@@ -324,6 +378,9 @@ func (c *fileColumn) page() error {
 		return nil // an index
 	}
 	c.chunk.values -= h.values
+	if c.file.measures {
+		return c.measure(h, values)
+	}
 	c.left = int(h.values)
 	c.vals, err = c.newValues(values, h.encoding, c.left)
 	return err
@@ -334,8 +391,11 @@ func (c *fileColumn) readDictionary(b []byte, n int64) error {
 	if n > int64(len(b))*8 {
 		return fmt.Errorf("a dictionary claims %d values in %d bytes", n, len(b))
 	}
-	if err := c.file.pay(n * 24); err != nil {
+	if err := c.file.pay(n * (24 + c.fixed())); err != nil {
 		return err
+	}
+	if c.file.measures && c.kind != kindBytes {
+		return nil
 	}
 	r, err := c.newValues(b, plainValues, 0)
 	if err != nil {
@@ -396,12 +456,14 @@ const (
 )
 
 type pageHeader struct {
-	typ, unpacked, stored, values, encoding, defBytes, repBytes int64
-	packed                                                      bool
+	typ, unpacked, stored, values, encoding, defBytes, repBytes, nulls int64
+	// levels is how the first data pages have their levels encoded: definition and repetition.
+	levels [2]int64
+	packed bool
 }
 
 func (t *thrift) pageHeader() (h pageHeader, err error) {
-	h.typ, h.packed = -1, true
+	h.typ, h.packed, h.levels = -1, true, [2]int64{rleValues, rleValues}
 	err = t.fields(func(id int, typ byte) (err error) {
 		switch id {
 		case 1:
@@ -412,7 +474,7 @@ func (t *thrift) pageHeader() (h pageHeader, err error) {
 			h.stored, err = t.integer(typ, thriftI32)
 		case 5, 7, 8:
 			if typ != thriftStruct || id != map[int64]int{dataPage: 5, dictionaryPage: 7, dataPage2: 8}[h.typ] {
-				return t.skip(typ)
+				return fmt.Errorf("a page of type %d has the header of another type", h.typ)
 			}
 			return t.fields(func(id int, typ byte) error { return t.pageField(&h, id, typ) })
 		default:
@@ -431,6 +493,10 @@ func (t *thrift) pageField(h *pageHeader, id int, typ byte) (err error) {
 		h.values, err = t.integer(typ, thriftI32)
 	case id == 2 && !second || id == 4 && second:
 		h.encoding, err = t.integer(typ, thriftI32)
+	case id == 2 && second:
+		h.nulls, err = t.integer(typ, thriftI32)
+	case (id == 3 || id == 4) && h.typ == dataPage:
+		h.levels[id-3], err = t.integer(typ, thriftI32)
 	case id == 5 && second:
 		h.defBytes, err = t.integer(typ, thriftI32)
 	case id == 6 && second:
@@ -455,7 +521,7 @@ func (f *parquetFile) unpack(codec int64, b []byte, size int64) (out []byte, err
 		return nil, err
 	}
 	switch {
-	case size == 0:
+	case size == 0 && len(b) == 0:
 		return nil, nil // nothing but nulls
 	case codec == 0:
 		out = b
@@ -469,6 +535,9 @@ func (f *parquetFile) unpack(codec int64, b []byte, size int64) (out []byte, err
 		if z, err = gzip.NewReader(bytes.NewReader(b)); err == nil {
 			out = make([]byte, size)
 			_, err = io.ReadFull(z, out)
+			if n, _ := io.CopyN(io.Discard, z, 1); err == nil && n > 0 {
+				err = errors.New("it unpacks to more than it claims")
+			}
 		}
 	case codec == 6:
 		if f.unzstd == nil {

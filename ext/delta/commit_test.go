@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -61,7 +62,7 @@ func TestCommitBombs(t *testing.T) {
 				t.Fatal(err, info)
 			}
 			var actions []action
-			n := allocated(func() {
+			n := test.Allocated(func() {
 				if actions, err = tab.commit(context.Background(), l, 3); err == nil {
 					err = newState().step(actions)
 				}
@@ -96,7 +97,7 @@ func TestLargeCommitsAreAffordable(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []action
-		n := allocated(func() { got, err = decodeCommit("key", body) })
+		n := test.Allocated(func() { got, err = decodeCommit("key", body) })
 		if err != nil || len(got) != len(actions) || n > 2*(commitMemory+commitFactor*int64(len(body))) {
 			t.Errorf("%d columns: %d bytes took %d: %d actions, %v", columns, len(body), n, len(got), err)
 		}

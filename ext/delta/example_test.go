@@ -103,3 +103,18 @@ func ExampleWriter_WriteParquet() {
 	rows.Close()
 	// Output: 2 rows
 }
+
+// A program that reads the files of a table, which somebody else may have written, bounds first what that may take.
+func ExampleCheckParquet() {
+	var made bytes.Buffer
+	if err := parquet.Write(&made, []Sale{{ID: 1, Item: "tea"}}); err != nil {
+		log.Fatal(err)
+	}
+	file := bytes.NewReader(made.Bytes())
+	if err := delta.CheckParquet(file, file.Size(), 64<<20); err != nil {
+		log.Fatal(err)
+	}
+	rows, err := parquet.Read[Sale](file, file.Size())
+	fmt.Println(len(rows), err)
+	// Output: 1 <nil>
+}

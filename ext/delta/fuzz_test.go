@@ -9,6 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // small is a state with one of each.
@@ -62,7 +63,7 @@ func FuzzCheckpoint(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var s *state
 		var err error
-		n := allocated(func() { s, err = decodeCheckpoint(3, body) })
+		n := test.Allocated(func() { s, err = decodeCheckpoint(3, body) })
 		switch {
 		case n > checkpointBound(len(body)):
 			t.Errorf("%d bytes took %d", len(body), n)
@@ -89,7 +90,7 @@ func FuzzCommit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var actions []action
 		var err error
-		if n := allocated(func() { actions, err = decodeCommit("key", body) }); n > 2*(commitMemory+commitFactor*int64(len(body))) {
+		if n := test.Allocated(func() { actions, err = decodeCommit("key", body) }); n > 2*(commitMemory+commitFactor*int64(len(body))) {
 			t.Errorf("%d bytes took %d", len(body), n)
 		}
 		if err != nil {
@@ -122,7 +123,7 @@ func FuzzFooter(f *testing.F) {
 		}
 		var foot *footer
 		var err error
-		if n := allocated(func() { foot, err = decodeFooter(end, int64(len(end))) }); n > footerBound(len(end)) {
+		if n := test.Allocated(func() { foot, err = decodeFooter(end, int64(len(end))) }); n > footerBound(len(end)) {
 			t.Errorf("%d bytes took %d", len(end), n)
 		}
 		if err == nil && (foot.schema == nil || foot.stats == "") {
@@ -136,7 +137,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add(small().meta.Schema)
 	f.Add(strings.Repeat(`{"type":{"type":"array","elementType":`, 100))
 	f.Fuzz(func(t *testing.T, text string) {
-		if n := allocated(func() { _, _ = decodeSchema(text) }); n > 1<<20+200*int64(len(text)) {
+		if n := test.Allocated(func() { _, _ = decodeSchema(text) }); n > 1<<20+200*int64(len(text)) {
 			t.Errorf("%d bytes took %d", len(text), n)
 		}
 	})

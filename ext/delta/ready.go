@@ -2,7 +2,6 @@ package delta
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -73,22 +72,8 @@ func readReady(file io.ReaderAt, size int64) (*footer, error) {
 	notParquet := func(err error) error {
 		return fmt.Errorf("delta: what WriteParquet got is no Parquet file: %w; give it a file that is complete", err)
 	}
-	if size < 12 {
-		return nil, notParquet(fmt.Errorf("it has %d bytes", size))
-	}
-	end := make([]byte, 8)
-	if _, err := file.ReadAt(end, size-8); err != nil && err != io.EOF {
-		return nil, notParquet(err)
-	}
-	if string(end[4:]) != "PAR1" {
-		return nil, notParquet(fmt.Errorf("it ends with %q", end[4:]))
-	}
-	need := int64(binary.LittleEndian.Uint32(end)) + 8
-	if need > size || need > maxFooter {
-		return nil, notParquet(fmt.Errorf("its footer claims %d of %d bytes", need, size))
-	}
-	end = make([]byte, need)
-	if n, err := file.ReadAt(end, size-need); int64(n) != need {
+	end, err := endOf(file, size)
+	if err != nil {
 		return nil, notParquet(err)
 	}
 	f, err := decodeFooter(end, size)

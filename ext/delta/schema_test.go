@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // deep is a schema of n columns, below some groups that lie in each other.
@@ -65,7 +67,7 @@ func TestMergeOfTheSame(t *testing.T) {
 	s, o := deep(30, 9000, "a column with a name "), deep(30, 9000, "a column with a name ")
 	var all *schema
 	var err error
-	n := allocated(func() { all, err = s.merge(o) })
+	n := test.Allocated(func() { all, err = s.merge(o) })
 	if err != nil || all != s || n > 4<<20 {
 		t.Errorf("%d bytes, the same: %v, %v", n, all == s, err)
 	}

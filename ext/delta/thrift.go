@@ -253,6 +253,7 @@ type element struct {
 	name       string
 	leaf       bool
 	kind       int64 // of a leaf: how its values are stored
+	width      int64 // of a leaf of fixed length: how many bytes a value has
 	repetition int64 // 0: required, 1: optional, 2: repeated
 	children   int64
 }
@@ -269,6 +270,8 @@ func (t *thrift) elements(typ byte) (all []element, err error) {
 			case 1:
 				e.leaf = true
 				e.kind, err = t.integer(typ, thriftI32)
+			case 2:
+				e.width, err = t.integer(typ, thriftI32)
 			case 3:
 				e.repetition, err = t.integer(typ, thriftI32)
 			case 4:

@@ -11,12 +11,15 @@ import (
 // The encodings of Parquet's values and levels, one value at a time: a page that claims a billion values
 // takes no memory for them.
 
-// Parquet's physical types, as far as Delta's checkpoints have them.
+// Parquet's physical types. Type 5 has 8 bytes too, as kindInt64. Delta's checkpoints have the first three, and kindBytes.
 const (
 	kindBool  = 0
 	kindInt32 = 1
 	kindInt64 = 2
+	kindInt96 = 3
+	kindFloat = 4
 	kindBytes = 6
+	kindFixed = 7
 )
 
 // Parquet's encodings.
@@ -28,6 +31,7 @@ const (
 	deltaLengths    = 6
 	deltaTexts      = 7
 	dictionaryIndex = 8
+	splitBytes      = 9
 )
 
 // value is a text, or a number, or a boolean as a number.
@@ -339,16 +343,21 @@ func (c *fileColumn) newValues(b []byte, encoding int64, most int) (values, erro
 	case encoding == deltaLengths && kind == kindBytes:
 		return newLengths(b, most)
 	case encoding == deltaTexts && kind == kindBytes:
-		prefixes, err := newDelta(b)
-		if err != nil || prefixes.total > uint64(most) {
-			return nil, errors.Join(fmt.Errorf("prefixes are given of more than %d values", most), err)
-		}
-		rest, err := prefixes.end()
-		if err != nil {
-			return nil, err
-		}
-		suffixes, err := newLengths(rest, most)
-		return &prefixReader{prefixes: prefixes, suffixes: suffixes, pay: c.file.pay}, err
+		return c.prefixed(b, most)
 	}
 	return nil, fmt.Errorf("its values are encoded as %s, which is not read of this type: let the program that has written it use plain values, dictionaries or deltas, or delete it", format.Encoding(encoding))
+}
+
+// prefixed reads texts by their prefixes. The page has at most so many.
+func (c *fileColumn) prefixed(b []byte, most int) (*prefixReader, error) {
+	prefixes, err := newDelta(b)
+	if err != nil || prefixes.total > uint64(most) {
+		return nil, errors.Join(fmt.Errorf("prefixes are given of more than %d values", most), err)
+	}
+	rest, err := prefixes.end()
+	if err != nil {
+		return nil, err
+	}
+	suffixes, err := newLengths(rest, most)
+	return &prefixReader{prefixes: prefixes, suffixes: suffixes, pay: c.file.pay}, err
 }

@@ -20,6 +20,9 @@ import (
 // those entries on which the Meta of all files agree, such as the values of a partition; an entry
 // that the function returns counts more. The function must write all rows of all files and no
 // others. It may be called again for the same files.
+//
+// Somebody else may have written a file. Bound what reading it takes before a library reads it: for Parquet,
+// delta.CheckParquet does.
 type Func func(ctx context.Context, out io.Writer, in []Input) (records uint64, meta map[string]string, err error)
 
 // Input is a file to read.

@@ -102,7 +102,7 @@ var rooms = []room{
 	{pkg: "ext/delta/examples/...", may: []string{anything}},
 	{pkg: "ext/...", may: []string{public, "ext/..."}},
 
-	{pkg: "internal/test"}, // how much tests try
+	{pkg: "internal/test"}, // how much tests try, and what decoders take
 	{pkg: "internal/test/...", may: []string{anything}},
 	{pkg: "cmd/...", may: []string{anything}},
 	{pkg: "examples/...", may: []string{anything}},

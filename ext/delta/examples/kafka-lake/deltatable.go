@@ -14,6 +14,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/fencepost/fencepost/ext/delta"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -115,10 +116,16 @@ func apply(commit []byte, active map[string]bool) error {
 	return nil
 }
 
+// readMemory is what the rows of a file may take. Somebody else may have written the file.
+const readMemory = 1 << 30
+
 // readFile reads a Parquet file.
 func readFile(ctx context.Context, root store.Store, path string) ([]entry, error) {
 	body, _, err := store.Read(ctx, root, path, &store.ReadOptions{Limit: 1 << 30})
 	if err != nil {
+		return nil, err
+	}
+	if err := delta.CheckParquet(bytes.NewReader(body), int64(len(body)), readMemory); err != nil {
 		return nil, err
 	}
 	r := parquet.NewGenericReader[row](bytes.NewReader(body))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/fencepost/fencepost/ext/delta"
 	"github.com/fencepost/fencepost/ext/rewrite"
 	"github.com/fencepost/fencepost/reader"
 )
@@ -16,8 +17,14 @@ import (
 // store is a request, so the default of 4 KiB would cost thousands.
 const readBuffer = 1 << 20
 
+// readMemory is what the rows of a file may take. Somebody else may have written the file.
+const readMemory = 256 << 20
+
 // open opens a file as Parquet.
 func open(f *reader.File) (*parquet.File, error) {
+	if err := delta.CheckParquet(f, f.Size(), readMemory); err != nil {
+		return nil, err
+	}
 	return parquet.OpenFile(f, f.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(readBuffer))
 }
 

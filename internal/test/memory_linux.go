@@ -1,8 +1,6 @@
-package delta
+package test
 
 import (
-	"runtime/debug"
-	"slices"
 	"syscall"
 	"testing"
 )
@@ -10,7 +8,7 @@ import (
 // limitMemory limits the addresses of this process. The race detector needs more than any limit.
 func limitMemory(t *testing.T, bytes uint64) {
 	t.Helper()
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if Race {
 		return
 	}
 	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: bytes, Max: bytes}); err != nil {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package delta
+package test
 
 import "testing"
 
