@@ -76,6 +76,9 @@ func (a *app) await(ctx context.Context, url, what, remedy string, g *gauges, lo
 			told = true
 			a.con.note("waiting: there is no %s yet at %s; %s. This waits until it is there or a signal comes, and looks every %v", what, url, remedy, awaitPause)
 		}
+		if missing && errors.Is(err, store.ErrNoBucket) {
+			st = nil // the directory was replaced, and a store does not follow that
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -106,4 +108,24 @@ func TestAwaitEnds(t *testing.T) {
 			t.Errorf("%s: status %d, %s", verb, got, errs)
 		}
 	}
+}
+
+// TestAwaitADirectoryThatIsReplaced: a verb that waits reads the log that is there then, also if its directory is another one.
+func TestAwaitADirectoryThatIsReplaced(t *testing.T) {
+	url := fileURL(t)
+	dir := strings.TrimPrefix(url, "file://")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	address, errs, _ := background(t, nil, "cat", "--follow", "--listen", "127.0.0.1:0", url)
+	eventually(t, "it waits", func() bool { return strings.Contains(errs.String(), "there is no log yet") })
+	made := fileURL(t)
+	appendOne(t, made)
+	if err := errors.Join(os.Rename(dir, dir+".old"), os.Rename(strings.TrimPrefix(made, "file://"), dir)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it reads the log", func() bool {
+		_, body := get(t, address+"/metrics")
+		return strings.Contains(body, "\nfencepost_reader_records_total 1\n")
+	})
 }

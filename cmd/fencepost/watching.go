@@ -73,6 +73,9 @@ func (w *watching) stores(ctx context.Context, urls []string) ([]store.Store, er
 					st, err = w.opened(ctx, url, false)
 				}
 			}
+			if _, dir := directory(url); dir && err == nil {
+				st = w.follows(url, st)
+			}
 			stores[i], errs[i] = st, err
 		})
 	}
@@ -85,22 +88,42 @@ func (w *watching) stores(ctx context.Context, urls []string) ([]store.Store, er
 	return stores, nil
 }
 
-// later is a store that can perhaps be opened later: each request tries again. A hub only reads, so it has no other methods.
+// later is a store that can perhaps be opened later: each request tries again. One whose directory was replaced is
+// opened again. A hub only reads, so it has no other methods.
 type later struct {
 	store.Store // nil
-	name        string
+	traits      store.Traits
 	open        func(context.Context) (store.Store, error)
 
 	mu sync.Mutex
 	st store.Store
 }
 
-func (w *watching) later(raw string) store.Store {
-	l := &later{name: raw, open: func(ctx context.Context) (store.Store, error) { return w.opened(ctx, raw, false) }}
+func (w *watching) later(raw string) *later {
+	l := &later{traits: store.Traits{Name: raw}, open: func(ctx context.Context) (store.Store, error) { return w.opened(ctx, raw, false) }}
 	if u, err := url.Parse(raw); err == nil { // as the store itself will name it
-		l.name = (&url.URL{Scheme: u.Scheme, Path: filepath.Clean(u.Path)}).String()
+		l.traits.Name = (&url.URL{Scheme: u.Scheme, Path: filepath.Clean(u.Path)}).String()
 	}
 	return l
+}
+
+// follows returns a store for a directory that is opened as st.
+func (w *watching) follows(raw string, st store.Store) store.Store {
+	if _, ok := st.(*later); ok {
+		return st
+	}
+	l := w.later(raw)
+	l.traits, l.st = st.Traits(), unwatched(st)
+	return l
+}
+
+// failed is told why a request to st failed. A store does not follow its directory to another place.
+func (l *later) failed(st store.Store, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.st == st && errors.Is(err, store.ErrNoBucket) {
+		l.st = nil
+	}
 }
 
 func (l *later) opened(ctx context.Context) (store.Store, error) {
@@ -118,7 +141,9 @@ func (l *later) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	if err != nil {
 		return nil, err
 	}
-	return st.Get(ctx, key, opts)
+	o, err := st.Get(ctx, key, opts)
+	l.failed(st, err)
+	return o, err
 }
 
 func (l *later) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
@@ -128,11 +153,16 @@ func (l *later) List(ctx context.Context, prefix string, opts *store.ListOptions
 			yield(store.Info{}, err)
 			return
 		}
-		st.List(ctx, prefix, opts)(yield)
+		for info, err := range st.List(ctx, prefix, opts) {
+			l.failed(st, err)
+			if !yield(info, err) {
+				return
+			}
+		}
 	}
 }
 
-func (l *later) Traits() store.Traits { return store.Traits{Name: l.name} }
+func (l *later) Traits() store.Traits { return l.traits }
 
 // run watches until ctx ends, and says when a look at a URL fails, and when one succeeds again.
 func (w *watching) run(ctx context.Context, hub *outside.Hub) error {

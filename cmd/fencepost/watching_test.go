@@ -79,6 +79,44 @@ func TestWatchingADirectoryThatIsMissing(t *testing.T) {
 	})
 }
 
+// TestWatchingADirectoryThatIsReplaced: the log that is there then is watched. That it was away is said.
+func TestWatchingADirectoryThatIsReplaced(t *testing.T) {
+	for name, begins := range map[string]func(t *testing.T, url string){
+		"there from the beginning": func(t *testing.T, url string) { newLog(t, url) },
+		"there later":              func(*testing.T, string) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, other := fileURL(t), newLog(t, fileURL(t))
+			dir, next := strings.TrimPrefix(url, "file://"), strings.TrimPrefix(other, "file://")
+			begins(t, url)
+			address, errs, _ := background(t, nil, "exporter", "--listen", "127.0.0.1:0", "--requests-per-minute", "6000", url)
+			is := func(value string) func() bool {
+				up := regexp.MustCompile(`fencepost_watch_up{url="` + regexp.QuoteMeta(url) + `"} ` + value + `\n`)
+				return func() bool {
+					_, body := get(t, address+"/metrics")
+					return up.MatchString(body)
+				}
+			}
+			if _, err := os.Stat(dir); err != nil {
+				eventually(t, "it is not there", is("0"))
+				newLog(t, url)
+			}
+			eventually(t, "it is up", is("1"))
+			if err := os.Rename(dir, dir+".old"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it is away", is("0"))
+			if err := os.Rename(next, dir); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it is up again", is("1"))
+			if !strings.Contains(errs.String(), url+" is read again\n") {
+				t.Error(errs)
+			}
+		})
+	}
+}
+
 // TestWatchingMakesNoDirectory: nor does one whose store did not answer at first.
 func TestWatchingMakesNoDirectory(t *testing.T) {
 	var opened atomic.Pointer[string]
