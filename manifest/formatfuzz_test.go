@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/store/document"
 )
@@ -17,7 +18,10 @@ func FuzzDecodeFormat(f *testing.F) {
 	f.Add(b)
 	f.Add([]byte(`{"format":1,"log":"101112131415161718191a1b1c1d1e1f","limits":{"object":9,"record":8,"cursor":0,"manifest":262144}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		v, err := decodeFormat(document.Sum(layout.FormatKey, b))
+		var v Format
+		var err error
+		body := document.Sum(layout.FormatKey, b)
+		test.Affords(t, len(b), 64, 64<<10, func() { v, err = decodeFormat(body) })
 		if err != nil {
 			if !known(err) {
 				t.Fatal(err)

@@ -102,7 +102,7 @@ func (o *InitOptions) withDefaults() (InitOptions, error) {
 // the store, and refuses one that breaks a promise that the protocol needs. If several
 // processes call it at once, one creates the log and all return the same format.
 //
-// Errors: [ErrOptions]; [ErrFiles]; [ErrBackup]; [ErrRestoring]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt],
+// Errors: [ErrOptions], also if the place lies in a folder that another log keeps for itself, as far as the store shows it; [ErrFiles]; [ErrBackup]; [ErrRestoring]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt],
 // also if there is a log whose format.json is missing.
 func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error) {
 	o, err := opts.withDefaults()
@@ -148,6 +148,15 @@ func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) 
 			return Format{}, document.Corrupt(layout.FormatKey, "it is missing, but %s is there; if that is a log's, restore %s from a backup, or remove everything under %s if the log is not needed; if it is not, choose another prefix",
 				info.Key, layout.FormatKey, st.Traits().Name)
 		}
+	}
+	// guard:init-within. Init makes no log in a folder that another log keeps for itself, such as data/, as far as the store
+	// shows what is above the place. Without this check: a program means the prefix orders, and opens a writer in orders/data;
+	// a log is made there, and its locks and format.json are among the slots of the log in orders, whose readers
+	// and compactors take them for damage.
+	//
+	//mutant:replace err := within(ctx, st, o.Settle); err != nil => false
+	if err := within(ctx, st, o.Settle); err != nil {
+		return Format{}, err
 	}
 	f, err = o.format(ctx, st)
 	if err != nil {

@@ -94,6 +94,10 @@ func (s *sub) Delete(ctx context.Context, keys ...string) error {
 	return s.st.Delete(ctx, full...)
 }
 
+// Above returns the store that s is a part of, and the prefix of that part. No name of this package has it: package
+// manifest finds it to see whether a place lies within a log.
+func (s *sub) Above() (st Store, prefix string) { return s.st, strings.TrimSuffix(s.prefix, "/") }
+
 func (s *sub) Traits() Traits {
 	t := s.st.Traits()
 	t.Name = strings.TrimSuffix(t.Name, "/") + "/" + strings.TrimSuffix(s.prefix, "/")

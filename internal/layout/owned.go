@@ -91,7 +91,8 @@ var own = func() (all []pattern) {
 	}
 	add(is(BackupKey))
 	add(is(groupDir), document(is("group", "head")))
-	add(is(groupDir), is("member", "call", "assign", "ready", "ack"), anything)
+	add(is(groupDir), is("member"), document(identity))
+	add(is(groupDir), is("assign"), number)
 	add(is(groupDir), is("call", "ready", "ack"), identity, anything)
 	add(is(groupDir), is("ack"), identity, number, anything)
 	for _, parts := range [][]part{{is(partitionsDir), partition}, {is(compactorsDir)}} {

@@ -65,7 +65,7 @@ func TestOwned(t *testing.T) {
 		"file:///srv/log": "orders/.fencepost/lock/list", "s3://bucket": "orders/data", "mem://data": FormatNumber(1) + "/" + FormatNumber(1),
 		"file:///srv/log/data/" + FormatNumber(1): FormatNumber(2), "file:///srv/consumer": "state.json", "s3://lake": "sales/_delta_log/00000000000000000000.json", "s3://lake/sales": "x/_delta_log",
 		"s3://lake/sales/_delta_log": "x", "s3://groups": "grp/partition/000001", "s3://groups/grp": "x/partition", "s3://groups/grp/partition": "000001", "mem://group": "x/compactors",
-		"mem://lease": "consumer/x.lease.json", "mem://lease/consumer": "x.epoch.json", "mem://lease/log": "group/member/x.lease.json", "mem://below": "format.json/x.lease.json",
+		"mem://lease": "consumer/x.lease.json", "mem://lease/consumer": "x.epoch.json", "s3://groups/grp/group/member": id + ".json", "s3://groups/grp/group": "ack/" + id, "s3://groups/grp/group/assign": FormatNumber(1), "mem://below": "format.json/x.lease.json",
 	} {
 		if Owned(place, key) == "" {
 			t.Errorf("%s is free in %s", key, place)
@@ -76,7 +76,7 @@ func TestOwned(t *testing.T) {
 		{"s3://bucket/partition/000001", "latest"}, {"s3://bucket", "reports/" + id}, {"s3://bucket", "reports/" + someID + ".json"},
 		{"s3://bucket", "reports/data/latest"}, {"s3://bucket/group", "latest"}, {"s3://bucket", "team/partition/000001/latest"}, {"s3://bucket", "team/compactors/latest"},
 		{"file:///home/u/.fencepost/orders", "latest"}, {"s3://b/.fencepost-prod/orders", "latest"}, {"s3://b", ".fencepost-prod/latest"}, {"s3://b", "data/indexer.lease.json"}, {"s3://b", "data/indexer.epoch.json"},
-		{"s3://b", "group/controller.lease.json"}, {"s3://b", "data/group/tmp/x.lease.json"}, {"s3://b/consumer/x", "latest.json"}, {"s3://b/group/member/x", "latest.json"}, {"s3://b", "format.json.lease.json"},
+		{"s3://b", "group/controller.lease.json"}, {"s3://b", "data/group/tmp/x.lease.json"}, {"s3://b/consumer/x", "latest.json"}, {"s3://b/group/member/x", "latest.json"}, {"s3://b/group/member", "latest.json"}, {"s3://b/group/assign", "latest"}, {"s3://b/group/ack", "latest"}, {"s3://b", "group/member/x.lease.json"}, {"s3://b", "format.json.lease.json"},
 		{"mem://", "metadata/x"}, {"mem://", "formats.json"},
 	} {
 		if what := Owned(c[0], c[1]); what != "" {
