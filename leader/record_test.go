@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
 )
@@ -42,7 +43,10 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := decode(layout.NumberedKey("lock/", 7), 7, document.Sum(layout.NumberedKey("", 7), body), store.Info{})
+		var r Record
+		var err error
+		summed := document.Sum(layout.NumberedKey("", 7), body)
+		test.Affords(t, len(body), 64, 64<<10, func() { r, err = decode(layout.NumberedKey("lock/", 7), 7, summed, store.Info{}) })
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrFormat) {
 				t.Fatalf("%q: %v", body, err)

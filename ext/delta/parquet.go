@@ -30,7 +30,7 @@ func CheckParquet(file io.ReaderAt, size, memory int64) error {
 	// whose page says that it has 2 billion bytes; a rewriter of small files reads it, and the process runs out of
 	// memory, which no recover catches; so does each leader after it.
 	//
-	//mutant:replace f.check(end, size) => error(nil)
+	//mutant:replace f.check(end, size); err != nil => f.check(end, size); err == errCut
 	if err := f.check(end, size); err != nil {
 		return fmt.Errorf("delta: the Parquet file is not read: %w", err)
 	}

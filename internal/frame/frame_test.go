@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 )
 
@@ -180,7 +181,7 @@ func TestDecodeErrors(t *testing.T) {
 // A plain frame is read where it lies.
 func TestDecodePlainDoesNotCopy(t *testing.T) {
 	b, _ := build(testHeader(), Plain, nil, strings.Repeat("x", 1<<20))
-	if n := allocated(func() { _, _ = Decode(b, fence.DefaultLimits()) }); n > 64<<10 {
+	if n := test.Allocated(func() { _, _ = Decode(b, fence.DefaultLimits()) }); n > 64<<10 {
 		t.Errorf("%d bytes allocated", n)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // Fuzzers do not guess checksums, so each input is tried twice: as it is, and
@@ -30,12 +31,21 @@ func known(err error) bool {
 	return errors.Is(err, fence.ErrCorrupt) || errors.Is(err, fence.ErrFormat) || errors.Is(err, fence.ErrLimit)
 }
 
+// What decoding takes: some memory for each byte, and a constant, which has what one payload of the limits below and a decoder take.
+const (
+	slack          = 64 << 10
+	decodeFactor   = 8
+	decodeConstant = 1 << 20
+)
+
 // A header that is accepted says again what it says when it is written again.
 func FuzzDecodeHeader(f *testing.F) {
 	addGolden(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, b := range dressed(b) {
-			h, err := DecodeHeader(b)
+			var h Header
+			var err error
+			test.Affords(t, len(b), 0, slack, func() { h, err = DecodeHeader(b) })
 			if err != nil {
 				if !known(err) {
 					t.Fatal(err)
@@ -59,7 +69,9 @@ func FuzzDecode(f *testing.F) {
 	limits := fence.Limits{Object: 1 << 16, Record: 1 << 12, Cursor: 64}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, b := range dressed(b) {
-			fr, err := Decode(b, limits)
+			var fr *Frame
+			var err error
+			test.Affords(t, len(b), decodeFactor, decodeConstant, func() { fr, err = Decode(b, limits) })
 			if err != nil {
 				if !known(err) || fr != nil {
 					t.Fatalf("%v, %v", fr, err)
@@ -133,7 +145,9 @@ func FuzzDecodeStored(f *testing.F) {
 	limits := fence.Limits{Object: 1 << 16, Record: 1 << 12, Cursor: 64}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, b := range dressed(b) {
-			s, err := DecodeStored(b, limits)
+			var s *Stored
+			var err error
+			test.Affords(t, len(b), decodeFactor, decodeConstant, func() { s, err = DecodeStored(b, limits) })
 			fr, whole := Decode(b, limits)
 			if err != nil {
 				if !known(err) || s != nil || whole == nil {

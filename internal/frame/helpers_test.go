@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -102,15 +101,6 @@ func readHex(t testing.TB, name string) []byte {
 }
 
 var goldenFiles = []string{"data.hex", "data-cursor.hex", "data-zstd.hex", "edit.hex", "seal.hex"}
-
-// allocated tells how many bytes f allocates, also those that it frees again.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 func testRand(t *testing.T) *rand.Rand {
 	seed := rand.Uint64()

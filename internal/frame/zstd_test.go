@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 )
 
@@ -112,7 +113,7 @@ func TestHostileFramesAllocateLittle(t *testing.T) {
 		name   string
 		frame  []byte
 		object int
-		most   uint64
+		most   int64
 	}{
 		{
 			"200 bytes that claim 64 MiB",
@@ -135,7 +136,7 @@ func TestHostileFramesAllocateLittle(t *testing.T) {
 	for _, tt := range tests {
 		limits := fence.Limits{Object: tt.object, Record: 1, Cursor: 0}
 		var err error
-		n := allocated(func() { _, err = Decode(tt.frame, limits) })
+		n := test.Allocated(func() { _, err = Decode(tt.frame, limits) })
 		fixture.WantErr(t, err, fence.ErrCorrupt, "zstd: ")
 		t.Logf("%s: a frame of %d bytes, %d bytes allocated", tt.name, len(tt.frame), n)
 		if n > tt.most {

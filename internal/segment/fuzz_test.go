@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 func known(err error) bool {
@@ -28,7 +29,9 @@ func FuzzDecodeIndex(f *testing.F) {
 			tails = append(tails, redo(d))
 		}
 		for _, tail := range tails {
-			blocks, err := DecodeIndex(tail, size, testLog, first, end)
+			var blocks []Block
+			var err error
+			test.Affords(t, len(tail), 16, 64<<10, func() { blocks, err = DecodeIndex(tail, size, testLog, first, end) })
 			if err != nil {
 				if !known(err) || blocks != nil {
 					t.Fatalf("%v, %v", blocks, err)
@@ -61,7 +64,11 @@ func FuzzDecodeBlock(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, i int, first, end uint64) {
 		blocks := []Block{{First: first}, {First: first + 2}, {First: first + 3}}
 		i = int(uint(i) % 3)
-		fr, err := DecodeBlock(b, blocks, i, testLog, end, fence.Limits{Object: 1 << 16, Record: 1 << 12})
+		var fr *frame.Frame
+		var err error
+		test.Affords(t, len(b), 8, 1<<20, func() {
+			fr, err = DecodeBlock(b, blocks, i, testLog, end, fence.Limits{Object: 1 << 16, Record: 1 << 12})
+		})
 		if err != nil {
 			if !known(err) || fr != nil {
 				t.Fatalf("%v, %v", fr, err)

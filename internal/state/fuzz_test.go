@@ -10,9 +10,17 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/fixture"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// What decoding a document takes: some memory for each byte, and a constant.
+const (
+	decodeFactor   = 256
+	decodeConstant = 256 << 10
 )
 
 func known(err error) bool {
@@ -30,7 +38,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format":1,"requires":["x"],"seals":[null],"segments":[{}]}`))
 	f.Add(encoded(f, full()))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := decode(layout.ManifestKey(42), document.Sum(layout.ManifestKey(42), b), testFormat())
+		var m *Manifest
+		var err error
+		body := document.Sum(layout.ManifestKey(42), b)
+		test.Affords(t, len(b), decodeFactor, decodeConstant, func() { m, err = decode(layout.ManifestKey(42), body, testFormat()) })
 		if err != nil {
 			if !known(err) || m != nil {
 				t.Fatalf("%v, %v", m, err)
@@ -83,7 +94,9 @@ func FuzzDecodeEdit(f *testing.F) {
 	f.Add(b)
 	f.Add([]byte(`{"add":[null,{}],"remove":[""]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := DecodeEdit(b)
+		var e *manifest.Edit
+		var err error
+		test.Affords(t, len(b), decodeFactor, decodeConstant, func() { e, err = DecodeEdit(b) })
 		if err != nil {
 			if !known(err) || e != nil {
 				t.Fatalf("%v, %v", e, err)
@@ -127,7 +140,9 @@ func FuzzDecodePage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, from, to uint64, count int) {
 		body = document.Sum(testPage(4), body)
 		page := Page[uint64]{Key: testPage(4), Count: count, Size: int64(len(body)), CRC32C: crc32.Checksum(body, castagnoli), From: from, To: to}
-		seals, err := sealList.decode(testLog, page, body)
+		var seals []Seal
+		var err error
+		test.Affords(t, len(body), decodeFactor, decodeConstant, func() { seals, err = sealList.decode(testLog, page, body) })
 		if err != nil {
 			if !known(err) || seals != nil {
 				t.Fatalf("%v, %v", seals, err)
@@ -149,7 +164,10 @@ func FuzzDecodePin(f *testing.F) {
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := decodePin("pin/x", document.Sum("pin/x", b), testLog); err != nil && !known(err) {
+		var err error
+		body := document.Sum("pin/x", b)
+		test.Affords(t, len(b), decodeFactor, decodeConstant, func() { _, err = decodePin("pin/x", body, testLog) })
+		if err != nil && !known(err) {
 			t.Fatal(err)
 		}
 	})

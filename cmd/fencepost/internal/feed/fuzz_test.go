@@ -7,6 +7,8 @@ import (
 	"io"
 	"testing"
 	"testing/iotest"
+
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // Whatever the input is, and however it is cut into reads: its records are its bytes, in
@@ -22,7 +24,7 @@ func FuzzInput(f *testing.F) {
 		if frames {
 			format = Frames
 		}
-		for _, r := range []io.Reader{bytes.NewReader(b), iotest.OneByteReader(bytes.NewReader(b)), iotest.DataErrReader(bytes.NewReader(b))} {
+		read := func(r io.Reader) {
 			in := NewInput(r, "x", format)
 			var got []byte
 			for {
@@ -56,6 +58,9 @@ func FuzzInput(f *testing.F) {
 				continue // so that the reading goroutine ends
 			}
 		}
+		for _, r := range []io.Reader{bytes.NewReader(b), iotest.OneByteReader(bytes.NewReader(b)), iotest.DataErrReader(bytes.NewReader(b))} {
+			test.Affords(t, len(b), 512, 2*blockSize, func() { read(r) })
+		}
 	})
 }
 
@@ -65,7 +70,9 @@ func FuzzDecodeCursor(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, ok := DecodeCursor(b)
+		var c Cursor
+		var ok bool
+		test.Affords(t, len(b), 32, 64<<10, func() { c, ok = DecodeCursor(b) })
 		if !ok {
 			return
 		}

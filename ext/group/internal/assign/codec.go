@@ -199,7 +199,12 @@ func unpack(body []byte) ([]byte, error) {
 	if size > maxRaw {
 		return nil, corrupt("its payload has %d bytes; at most %d are possible", size, maxRaw)
 	}
-	raw, err := decoder.DecodeAll(body[headerSize:], make([]byte, 0, size))
+	// Nothing unpacks to more: 4 bytes are a block of at most 128 KiB.
+	stored := body[headerSize:]
+	if most := (len(stored)/4 + 1) * 128 << 10; int(size) > most {
+		return nil, corrupt("its payload has %d bytes, and what is there unpacks to at most %d", size, most)
+	}
+	raw, err := decoder.DecodeAll(stored, make([]byte, 0, size))
 	switch {
 	case err != nil:
 		return nil, corrupt("its payload does not unpack: %v", err)

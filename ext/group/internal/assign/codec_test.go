@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 )
 
@@ -150,15 +150,6 @@ func TestDecodeFindsDamage(t *testing.T) {
 	}
 }
 
-// allocated is how much memory f allocates.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
 // An object of a few bytes claims as much as it can.
 //
 // guard:assign-size. Without this check: somebody puts an object of a hundred bytes under the key of an
@@ -171,14 +162,14 @@ func TestDecodeAllocatesLittle(t *testing.T) {
 	zeros := object(slices.Concat(make([]byte, 32), numbers(1, 0, MaxMembers, MaxPartitions, MaxEntries), make([]byte, maxRaw-64)), version)
 	for name, c := range map[string]struct {
 		body []byte
-		most uint64
+		most int64
 	}{
 		"a gigabyte":         {sum(claim), 1 << 20},
 		"zeros":              {zeros, 3 * maxRaw},
 		"more than it says":  {sum(newEncoder().EncodeAll(make([]byte, 100<<20), object(nil, version)[:headerSize:headerSize])), 1 << 20},
 		"all claims, no end": {object(slices.Concat(make([]byte, 32), numbers(1, 0, MaxMembers, MaxPartitions, MaxEntries)), version), 4 << 20},
 	} {
-		got := allocated(func() {
+		got := test.Allocated(func() {
 			if a, err := Decode("k", c.body); err == nil {
 				t.Errorf("%s: decoded %+v", name, a.Members())
 			}
@@ -194,7 +185,10 @@ func FuzzPayload(f *testing.F) {
 	f.Add(slices.Concat(sample().columns()...))
 	f.Add(slices.Concat(steady(20, 3, 2, rand.New(rand.NewPCG(1, 1))).columns()...))
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		a, err := Decode("k", object(payload, version))
+		var a *Assignment
+		var err error
+		body := object(payload, version)
+		test.Affords(t, len(payload), 64, 1<<20, func() { a, err = Decode("k", body) })
 		if err != nil {
 			return
 		}
@@ -218,7 +212,10 @@ func FuzzDecode(f *testing.F) {
 			copy(body, magic)
 			sum(body)
 		}
-		if a, err := Decode("k", body); (a == nil) != (err != nil) {
+		var a *Assignment
+		var err error
+		test.Affords(t, len(body), 64<<10, 1<<20, func() { a, err = Decode("k", body) })
+		if (a == nil) != (err != nil) {
 			t.Errorf("%+v, %v", a, err)
 		}
 	})
