@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
@@ -126,7 +127,7 @@ func (t *target) client() (*container.Client, error) {
 		// signature only to an emulator on this machine.
 		return nil, errInClear
 	}
-	found, err := azidentity.NewDefaultAzureCredential(nil)
+	found, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: azcore.ClientOptions{Transport: cloud.Credentials()}})
 	if err != nil {
 		return nil, (&cloud.Login{Driver: "azurestore"}).Note(err)
 	}

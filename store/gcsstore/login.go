@@ -18,7 +18,7 @@ const hintCredentials = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth 
 
 // login returns a transport that adds the application default credentials.
 func login(_ context.Context, base http.RoundTripper) (http.RoundTripper, error) {
-	found, err := credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{storage.ScopeReadWrite}})
+	found, err := credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{storage.ScopeReadWrite}, Client: cloud.Credentials()})
 	if err != nil {
 		return nil, fmt.Errorf("gcsstore: no credentials: %w", err)
 	}

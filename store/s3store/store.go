@@ -86,17 +86,32 @@ func tune(o *s3.Options) {
 	// trip for each large body, and a second if a proxy never says it. Refusals are rare:
 	// they end a term.
 	o.ContinueHeaderThresholdBytes = -1
-	o.APIOptions = append(slices.Clip(o.APIOptions), func(stack *middleware.Stack) error {
-		return stack.Deserialize.Add(boundAnswer, middleware.After)
-	})
+	o.APIOptions = append(slices.Clip(o.APIOptions), bound)
 }
 
+// bound adds boundAnswer to the calls of a client, which may have it already.
+func bound(stack *middleware.Stack) error {
+	if _, there := stack.Deserialize.Get(boundAnswer.ID()); there {
+		return nil
+	}
+	return stack.Deserialize.Add(boundAnswer, middleware.After)
+}
+
+// guard:bounded-answer. Every answer but an object is cut at 8 MiB, and that of who gives out credentials at 256 KiB. Without this limit: a
+// broken server, or a proxy before it, answers a listing or a question for credentials with an endless body; the SDK reads it into
+// memory until the process is killed.
+//
+//mutant:replace isHTTP && r.Body != nil && !object => false && !object
 var boundAnswer = middleware.DeserializeMiddlewareFunc("fencepost:boundAnswer", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 	out, metadata, err := next.HandleDeserialize(ctx, in)
 	r, isHTTP := out.RawResponse.(*smithyhttp.Response)
 	object := isHTTP && r.StatusCode/100 == 2 && awsmiddleware.GetOperationName(ctx) == "GetObject"
 	if isHTTP && r.Body != nil && !object {
-		r.Body = cloud.Limited(r.Body, cloud.MaxAnswer)
+		most := int64(cloud.MaxAnswer)
+		if awsmiddleware.GetServiceID(ctx) != s3.ServiceID {
+			most = cloud.MaxCredentials
+		}
+		r.Body = cloud.Limited(r.Body, most)
 	}
 	return out, metadata, err
 })

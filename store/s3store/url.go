@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud"
@@ -96,6 +97,8 @@ func (t *target) client(ctx context.Context) (*s3.Client, error) {
 	load := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(httpClient()),
 		config.WithLogger(logging.Nop{}), // a library does not write to stderr
+		// Those who give out credentials are asked by clients of their own: STS, SSO, the metadata of a machine or a container.
+		config.WithAPIOptions([]func(*middleware.Stack) error{bound}),
 	}
 	if t.profile != "" {
 		load = append(load, config.WithSharedConfigProfile(t.profile))

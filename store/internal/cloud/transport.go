@@ -10,6 +10,9 @@ import (
 // keys, each letter escaped, has 4 to 7 MiB.
 const MaxAnswer = 8 << 20
 
+// MaxCredentials bounds the answer of those who give out credentials, in bytes. SDKs put it into their errors.
+const MaxCredentials = 256 << 10
+
 // Transport returns an HTTP transport that is tuned: see [Tune].
 func Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one unless somebody has replaced it
@@ -17,6 +20,19 @@ func Transport() *http.Transport {
 	t.DisableCompression = true // objects come as they are stored
 	Tune(t)
 	return t
+}
+
+// Credentials returns a client for those who give out credentials: each of their answers is cut at [MaxCredentials].
+func Credentials() *http.Client { return &http.Client{Transport: bounded{Transport()}} }
+
+type bounded struct{ base http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.base.RoundTrip(r)
+	if err == nil {
+		resp.Body = Limited(resp.Body, MaxCredentials)
+	}
+	return resp, err
 }
 
 // Tune makes a transport keep enough connections open for a writer's pipeline. With the ten
