@@ -93,12 +93,16 @@ func (l *lines) rows(ctx context.Context) (rows []int, files []manifest.File, er
 			return nil, nil, err
 		}
 		files = append(files, f)
-		for sc := bufio.NewScanner(file); sc.Scan(); {
+		sc := bufio.NewScanner(file)
+		for sc.Scan() {
 			row, err := strconv.Atoi(sc.Text())
 			if err != nil {
 				return nil, nil, err
 			}
 			rows = append(rows, row)
+		}
+		if err := sc.Err(); err != nil {
+			return nil, nil, err
 		}
 	}
 	slices.Sort(rows)
