@@ -162,6 +162,62 @@ func TestRoundsThatNobodyReads(t *testing.T) {
 	}
 }
 
+// A publisher whose rounds nobody reads ends, and says why. The table is published.
+func TestVersionsThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	url := newLog(t, fileURL(t))
+	commitParquet(t, url, 1)
+	c := command(t, "publish", "--watch", "--json", "--every", "10ms", url)
+	c.Stdout, _ = fullPipe(t)
+	var errs buffer
+	c.Stderr = &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Process.Kill() }()
+	if got := exitStatus(t, c.Wait()); got != 1 || !strings.Contains(errs.String(), "nobody has read it") {
+		t.Errorf("status %d: %s", got, &errs)
+	}
+	if out := must(t, "", "published", "--json", url); !strings.Contains(out, `"files":1`) && !strings.Contains(out, `"files": 1`) {
+		t.Error(out)
+	}
+}
+
+// At a terminal whose output is stopped by Ctrl-S, append reads on and commits what it reads. It ends when its input does.
+func TestAppendAtAStoppedTerminal(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{{"append"}, {"append", "-v"}} {
+		url := newLog(t, fileURL(t))
+		ours, theirs := terminal(t)
+		c := command(t, append(flags, url)...)
+		c.Stdin, c.Stdout, c.Stderr = theirs, theirs, theirs
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if _, err := ours.WriteString("\x13"); err != nil { // Ctrl-S
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = theirs.Close()
+		defer func() { _ = c.Process.Kill() }()
+		write := func(s string) {
+			if _, err := ours.WriteString(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("one\n")
+		eventually(t, "what is typed can be read", func() bool { return contents(t, url) == "one\n" })
+		write("two\n\x04") // Ctrl-D
+		stuck := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+		if got := exitStatus(t, c.Wait()); got != 0 || !stuck.Stop() {
+			t.Errorf("%v: status %d", flags, got)
+		}
+		if got := contents(t, url); got != "one\ntwo\n" {
+			t.Errorf("%v: %q", flags, got)
+		}
+	}
+}
+
 // What standard error had no room for is counted, and said when somebody reads it again. The end of the process does not
 // wait for it, and its last words are there in a pipe that is read.
 func TestErrorsThatWereLost(t *testing.T) {
