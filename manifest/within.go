@@ -13,7 +13,9 @@ import (
 )
 
 // view is what [store.Sub] returns, and what the drivers return for a prefix of a bucket.
-type view interface{ Above() (st store.Store, prefix string) }
+type view interface {
+	Above() (st store.Store, prefix string)
+}
 
 // within returns an error if st lies in a folder that another log keeps for itself. It sends no request unless a part of
 // the place is called like such a folder, and knows nothing above a store that is no view.
