@@ -89,10 +89,13 @@ func ExampleSession() {
 			if err := s.Check(5 * time.Second); err != nil { // sending takes up to 5 s
 				return err
 			}
-			if err := mail.Check(s.Epoch()); err != nil {
+			send := func() error {
+				_, err := fmt.Println("sent", word, "in epoch", s.Epoch())
 				return err
 			}
-			fmt.Println("sent", word, "in epoch", s.Epoch())
+			if err := mail.Do(ctx, s.Epoch(), send); err != nil {
+				return err
+			}
 		}
 		return nil
 	})

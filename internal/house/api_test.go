@@ -43,6 +43,7 @@ var unvalidated = map[string]string{
 	"storetest.Options": "no value of it is wrong",
 
 	"deltahooks.Options": "no value of it is wrong",
+	"httpgate.Options":   "no value of it is wrong",
 }
 
 // variables are exported variables other than sentinel errors, with the reason.

@@ -34,7 +34,7 @@ const DefaultMaxBody = 8 << 20
 // Options of a [Handler]. The zero value works, and so does nil.
 type Options struct {
 	// MaxBody is how many bytes the body of a request that changes something may have, and how many its answer may
-	// have. Both are in memory. Default [DefaultMaxBody].
+	// have. Both are in memory. Default, also for a negative value, [DefaultMaxBody].
 	MaxBody int64
 }
 
