@@ -306,8 +306,9 @@ func TestSessionsHaveNewNames(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		names := map[string]bool{}
 		for range 3 {
-			g, err := group.Join(w.Context(), w.mem, &group.Options{Identity: "same", Clock: clock.Go()})
-			if err != nil {
+			ctx, cancel := context.WithTimeout(w.Context(), 10*time.Minute) // a name that was found dead can never join
+			g, err := group.Join(ctx, w.mem, &group.Options{Identity: "same", Clock: clock.Go()})
+			if cancel(); err != nil {
 				w.Fatal(err)
 			}
 			names[g.Member()] = true
