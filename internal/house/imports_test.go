@@ -89,6 +89,7 @@ var rooms = []room{
 		only: map[string][]string{"leader": {"run*.go", "options.go"}},
 	},
 	{pkg: "verify", may: []string{"clock", "fence", "store", "register", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
+	{pkg: "inspect", may: []string{"fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state"}},
 
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
