@@ -50,6 +50,8 @@
 //     to it was switched. Open the store again. A write that the move overtakes is
 //     [store.ErrUnknown]. A directory that is copied and then put in the place of the first lacks what was
 //     acknowledged in between: stop all writers, or move first and copy then.
+//   - A directory below the root that cannot be read makes a List of everything fail, unless it belongs to another user than
+//     the folder .fencepost, as lost+found of a volume does. Then it is passed over. A List of a folder always fails.
 //   - Symbolic links, directories, devices and files whose names are no valid
 //     keys are not objects: not listed, not read, not deleted.
 //   - A deleted key can come back after a crash, unless Delete has returned.

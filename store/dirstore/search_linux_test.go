@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,52 @@ func asNobody(t *testing.T, f func()) {
 	if errno := <-done; errno != 0 {
 		t.Fatal(errno)
 	}
+}
+
+// guard:list-foreign. What cannot be read and is somebody else's, such as lost+found, is passed over by a listing of everything. A
+// directory of the store's own user is not, and none is if it lies below the prefix that is listed.
+func TestListForeign(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a directory of another user")
+	}
+	eachWay(t, func(t *testing.T, calls calls) {
+		root := t.TempDir()
+		s := openTest(t, root, calls)
+		mustPut(t, s, "k", "x", store.IfAbsent())
+		mustPut(t, s, "d/k", "x", store.IfAbsent())
+		mustPut(t, s, "d/e/k", "x", store.IfAbsent())
+		const nobody = 65534
+		err := filepath.Walk(root, func(path string, _ os.FileInfo, err error) error {
+			return errors.Join(err, os.Chown(path, nobody, nobody))
+		})
+		for _, dir := range []string{"lost+found", "d/lost+found"} {
+			err = errors.Join(err, os.Mkdir(s.at(dir), 0o700))
+		}
+		if err := errors.Join(err, os.Chmod(filepath.Dir(root), 0o711)); err != nil {
+			t.Fatal(err)
+		}
+		asNobody(t, func() {
+			s, err := open(root, &Options{NoCreate: true}, calls)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if got := keys(t, s, ""); !slices.Equal(got, []string{"d/e/k", "d/k", "k"}) {
+				t.Errorf("listed %q", got)
+			}
+			if err := listed(t, s, "d/"); !errors.Is(err, store.ErrDenied) {
+				t.Errorf("with a prefix: %v", err)
+			}
+			if err := os.Chmod(s.at("d/e"), 0); err != nil {
+				t.Error(err)
+			}
+			for _, prefix := range []string{"", "d/e/"} {
+				if err := listed(t, s, prefix); !errors.Is(err, store.ErrDenied) {
+					t.Errorf("List(%q) with an own directory: %v", prefix, err)
+				}
+			}
+		})
+	})
 }
 
 // TestSearchOnly: who may not list the root gets what is below. A listing says why it fails.
