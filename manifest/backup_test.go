@@ -33,8 +33,8 @@ func TestGoldenBackup(t *testing.T) {
 		t.Errorf("decoded %+v, %v", got, err)
 	}
 	for old, says := range map[string]string{
-		`"requires": [` + "\n" + `  "backup"` + "\n ]": "the member backup: true, and requires that programs know it: false",
-		`"backup": true`: "the member backup: false",
+		`"requires": [` + "\n" + `  "backup"` + "\n ]": `requires that programs know [], and its members need ["backup"]`,
+		`"backup": true`: `its members need []`,
 	} {
 		bad := bytes.Replace(want, []byte(old), []byte(`"x": 1`), 1)
 		if bytes.Equal(bad, want) {
@@ -55,6 +55,19 @@ func TestGoldenBackup(t *testing.T) {
 	fixture.Put(t, st, layout.FormatKey, want)
 	_, err = quickInit(t.Context(), st)
 	fixture.WantErr(t, err, ErrBackup, "fencepost restore")
+}
+
+// TestRestored: a log says with which version a restore began it.
+func TestRestored(t *testing.T) {
+	f := testFormat()
+	f.Restored = 7
+	b, err := f.encode()
+	if err != nil || !bytes.Contains(b, []byte(`"restored": 7`)) {
+		t.Errorf("%s, %v", b, err)
+	}
+	if got, err := decodeFormat(b); err != nil || !reflect.DeepEqual(got, f) {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
 }
 
 // TestGoldenRestoring: the format of a place to which a backup is being restored. A program that does not know that refuses it.

@@ -50,8 +50,8 @@ func TestGoldenFiles(t *testing.T) {
 		t.Error(own.FileName(key))
 	}
 	for old, says := range map[string]string{
-		`"requires": [` + "\n" + `  "files"` + "\n ]": "requires that programs know it: false",
-		`"files": {"store":"s3://lake/table"}`:        "the member files: false",
+		`"requires": [` + "\n" + `  "files"` + "\n ]": `requires that programs know [], and its members need ["files"]`,
+		`"files": {"store":"s3://lake/table"}`:        `its members need []`,
 	} {
 		bad := bytes.Replace(want, []byte(old), []byte(`"x": 1`), 1)
 		if bytes.Equal(bad, want) {

@@ -24,7 +24,8 @@ const maxFormat = 1 << 20
 type Format struct {
 	// Version of the layout. A program refuses a log with a version that it does not know.
 	Version int
-	// Requires names features that a program must know to use the log.
+	// Requires names features that a program must know to use the log. [ReadFormat] sets it; an encoded format
+	// names what its other members need.
 	Requires []string
 	// Log is the identity of the log. It stands in every object.
 	Log     fence.ID
@@ -43,6 +44,9 @@ type Format struct {
 	// Restoring says that a restore of a backup to this place has begun and has not ended; nil if
 	// not. Then [ReadFormat] returns [ErrRestoring].
 	Restoring *Restoring
+	// Restored is the version of the manifest with which a restore began this log: older versions are in its
+	// original only. It is 0 in a log that was not restored.
+	Restored uint64
 	// Probe is what the probe of the store has found.
 	Probe *probe.Report
 }
@@ -58,6 +62,7 @@ type formatDoc struct {
 	Files    *Files            `json:"files,omitempty"`
 	Backup   bool              `json:"backup,omitempty"`
 	Restore  *Restoring        `json:"restoring,omitempty"`
+	Restored uint64            `json:"restored,omitempty"`
 	Probe    *probe.Report     `json:"probe,omitempty"`
 }
 
@@ -130,7 +135,18 @@ func ReadFormat(ctx context.Context, st store.Store, settle *store.SettleOptions
 
 // MarshalJSON writes the format as format.json has it.
 func (f Format) MarshalJSON() ([]byte, error) {
-	return json.Marshal(formatDoc{f.Version, f.Requires, f.Log, f.Created, f.Limits, document.Duration(f.Grace), f.Files, f.Backup, f.Restoring, f.Probe})
+	return json.Marshal(formatDoc{f.Version, f.needs(), f.Log, f.Created, f.Limits, document.Duration(f.Grace), f.Files, f.Backup, f.Restoring, f.Restored, f.Probe})
+}
+
+// needs names the features that a program must know because of what the format has.
+func (f *Format) needs() (names []string) {
+	for name, has := range map[string]bool{needsFiles: f.Files != nil, needsBackup: f.Backup, needsRestoring: f.Restoring != nil} {
+		if has {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (f Format) encode() ([]byte, error) { return document.Encode(layout.FormatKey, f) }
@@ -140,7 +156,7 @@ func decodeFormat(body []byte) (Format, error) {
 	if err := document.Decode(layout.FormatKey, body, &d, needsFiles, needsBackup, needsRestoring); err != nil {
 		return Format{}, err
 	}
-	f := Format{d.Version, d.Requires, d.Log, d.Created, d.Limits, time.Duration(d.Grace), d.Files, d.Backup, d.Restore, d.Probe}
+	f := Format{d.Version, d.Requires, d.Log, d.Created, d.Limits, time.Duration(d.Grace), d.Files, d.Backup, d.Restore, d.Restored, d.Probe}
 	if f.Log == (fence.ID{}) {
 		return Format{}, document.Corrupt(layout.FormatKey, "the log has no id")
 	}
@@ -150,20 +166,14 @@ func decodeFormat(body []byte) (Format, error) {
 	if f.Grace < 0 {
 		return Format{}, document.Corrupt(layout.FormatKey, "grace is %v", f.Grace)
 	}
-	if named := slices.Contains(f.Requires, needsFiles); named != (f.Files != nil) {
-		return Format{}, document.Corrupt(layout.FormatKey, "it has the member files: %t, and requires that programs know it: %t", f.Files != nil, named)
-	}
-	if named := slices.Contains(f.Requires, needsRestoring); named != (f.Restoring != nil) {
-		return Format{}, document.Corrupt(layout.FormatKey, "it has the member restoring: %t, and requires that programs know it: %t", f.Restoring != nil, named)
+	if named := slices.Sorted(slices.Values(f.Requires)); !slices.Equal(named, f.needs()) {
+		return Format{}, document.Corrupt(layout.FormatKey, "it requires that programs know %q, and its members need %q", named, f.needs())
 	}
 	if r := f.Restoring; r != nil && (f.Backup || f.Files != nil || r.Version == 0 || r.Run == (fence.ID{})) {
 		return Format{}, document.Corrupt(layout.FormatKey, "its member restoring is %+v, with backup: %t, and files: %t", *r, f.Backup, f.Files != nil)
 	}
 	if f.Backup && f.Files != nil {
 		return Format{}, document.Corrupt(layout.FormatKey, "it has the members backup and files: a backup has its files in itself")
-	}
-	if named := slices.Contains(f.Requires, needsBackup); named != f.Backup {
-		return Format{}, document.Corrupt(layout.FormatKey, "it has the member backup: %t, and requires that programs know it: %t", f.Backup, named)
 	}
 	return f, nil
 }

@@ -206,7 +206,7 @@ func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err
 	if report, err = files.Probe(ctx, o.Files, o.Probe, o.Clock.Wall(), o.Settle); err != nil {
 		return Format{}, err
 	}
-	f.Requires, f.Files = []string{needsFiles}, &Files{Store: o.Files.Traits().Name, Probe: report}
+	f.Files = &Files{Store: o.Files.Traits().Name, Probe: report}
 	// guard:files-mark-first. Init writes the mark of a store for files before it creates format.json.
 	//
 	//mutant:replace files.Create(ctx, o.Files, f.Log, st.Traits(), report, o.Settle) => 0, error(nil)

@@ -19,7 +19,7 @@ type Hooks struct {
 
 // Answer is the event of [Hooks].Answered.
 type Answer struct {
-	// Op is that of an [Error]: "get", "put", "upload", "list", "delete", "abort"; "copy" or "expiries".
+	// Op is that of an [Error]: "get", "put", "upload", "list", "delete", "abort" or "expiries".
 	Op string
 	// Key is the key, the first one of a Delete, or the prefix.
 	Key string
@@ -35,8 +35,8 @@ type Answer struct {
 }
 
 // Hooked returns st with hooks that are told of each of its requests. The clock is the
-// machine's if c is nil. It can do what [Sub] can: it is an [UploadAborter], an
-// [ExpiryTeller] and a [Copier], which do nothing if st is none.
+// machine's if c is nil. It can do what [Sub] can: it is an [UploadAborter] and an
+// [ExpiryTeller], which do nothing if st is none.
 func Hooked(st Store, hooks Hooks, c clock.Clock) Store {
 	if hooks.Answered == nil {
 		return st
@@ -159,20 +159,6 @@ func (h *hooked) AbortUploads(ctx context.Context, prefix string, doomed func(In
 	n, err := st.AbortUploads(ctx, prefix, doomed)
 	h.tell(began, Answer{Op: "abort", Key: prefix, Err: err, Objects: n})
 	return n, err
-}
-
-func (h *hooked) CopyFrom(ctx context.Context, key string, from Store, found Info) (Info, error) {
-	st, ok := h.st.(Copier)
-	if !ok {
-		return Info{}, &Error{Op: "copy", Key: key, Kind: ErrUnsupported}
-	}
-	if other, ok := from.(*hooked); ok {
-		from = other.st // a driver must recognise its own
-	}
-	began := h.clock.Now()
-	info, err := st.CopyFrom(ctx, key, from, found)
-	h.tell(began, Answer{Op: "copy", Key: key, Err: err, Objects: 1})
-	return info, err
 }
 
 func (h *hooked) Expiries(ctx context.Context, prefix string) ([]Expiry, error) {

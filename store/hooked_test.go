@@ -94,13 +94,6 @@ func (optional) Expiries(context.Context, string) ([]store.Expiry, error) {
 	return []store.Expiry{{Rule: "old"}}, nil
 }
 
-func (optional) CopyFrom(_ context.Context, key string, from store.Store, _ store.Info) (store.Info, error) {
-	if _, ok := from.(optional); !ok {
-		return store.Info{}, errors.New("another driver")
-	}
-	return store.Info{Key: key}, nil
-}
-
 // What a driver can do besides, it can do with hooks too.
 func TestHookedKeepsOptionalInterfaces(t *testing.T) {
 	for _, c := range []struct {
@@ -113,10 +106,6 @@ func TestHookedKeepsOptionalInterfaces(t *testing.T) {
 		rules, rerr := st.(store.ExpiryTeller).Expiries(t.Context(), "")
 		if n != c.parts || len(rules) != c.rules || err != nil || rerr != nil {
 			t.Errorf("%T: %d parts, %v, %v, %v", c.st, n, rules, err, rerr)
-		}
-		info, err := st.(store.Copier).CopyFrom(t.Context(), "k", st, store.Info{})
-		if _, ok := c.st.(store.Copier); ok != (err == nil && info.Key == "k") || !ok && !errors.Is(err, store.ErrUnsupported) {
-			t.Errorf("%T: a copy: %+v, %v", c.st, info, err)
 		}
 	}
 }

@@ -69,34 +69,6 @@ type Expiry struct {
 	What string
 }
 
-// Copier is what a driver also implements if its service can copy objects without sending
-// their bytes to the caller. Every store that Sub returns is one.
-type Copier interface {
-	// CopyFrom creates key as a copy of an object of another store, if key is absent. Found
-	// is what that store told of the object; the copy fails if it has changed since. Like
-	// every method of a store it makes one attempt, whose outcome [OutcomeOf] tells.
-	// [ErrUnsupported] means that these two stores cannot copy this object to each other.
-	//
-	// Not every service that copies checks the condition: try it before you rely on it.
-	CopyFrom(ctx context.Context, key string, from Store, found Info) (Info, error)
-}
-
-func (s *sub) CopyFrom(ctx context.Context, key string, from Store, found Info) (Info, error) {
-	if err := CheckKey("copy", key); err != nil {
-		return Info{}, err
-	}
-	st, ok := As[Copier](s.st)
-	if !ok {
-		return Info{}, &Error{Op: "copy", Key: key, Kind: ErrUnsupported}
-	}
-	if other, ok := from.(*sub); ok {
-		from, found.Key = other.st, other.prefix+found.Key
-	}
-	info, err := st.CopyFrom(ctx, s.prefix+key, from, found)
-	info.Key = key
-	return info, err
-}
-
 func (s *sub) AbortUploads(ctx context.Context, prefix string, doomed func(Info) bool) (int, error) {
 	if err := CheckPrefix("abort", prefix); err != nil {
 		return 0, err

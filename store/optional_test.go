@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 
@@ -45,18 +44,6 @@ func TestAbortUploads(t *testing.T) {
 	}
 	if _, err := st.(store.UploadAborter).AbortUploads(t.Context(), "../x/", all); err == nil {
 		t.Error("it leaves its prefix")
-	}
-}
-
-// TestCopyFromMemory: a store whose service cannot copy says so, and nothing is written.
-func TestCopyFromMemory(t *testing.T) {
-	m := memstore.New(nil)
-	c := sub(t, m, "a").(store.Copier)
-	if _, err := c.CopyFrom(t.Context(), "x", m, store.Info{Key: "y"}); !errors.Is(err, store.ErrUnsupported) {
-		t.Error(err)
-	}
-	if _, err := c.CopyFrom(t.Context(), "../x", m, store.Info{Key: "y"}); !errors.Is(err, store.ErrInvalid) {
-		t.Error(err)
 	}
 }
 

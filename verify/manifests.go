@@ -65,12 +65,11 @@ func (v *verifier) manifests(ctx context.Context) error {
 type span struct{ from, to uint64 }
 
 // older judges versions that are missing before the oldest one that is there. A copy has one version, and
-// so has a log that was restored from one: no prune mark has passed the others. Whether it was restored, the
-// locks tell.
+// so has a log that was restored from one: no prune mark has passed the others.
 func (v *verifier) older() {
 	switch gap := v.first; {
 	case v.opts.Copy || gap.from >= gap.to:
-	case v.restored:
+	case gap.to <= v.log.Format().Restored:
 		v.note(layout.ManifestKey(gap.from), "nothing: a compactor or a leader raises the prune mark",
 			"%d versions from this one on are missing, because the log was restored from a backup, which has one version", gap.to-gap.from)
 	default:
@@ -164,7 +163,6 @@ func (v *verifier) locks(ctx context.Context) error {
 			switch {
 			case err == nil:
 				v.report.Locks++
-				v.restored = v.restored || rec.Holder == layout.RestoreHolder
 			case !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrFormat):
 				return err
 			case newest:

@@ -68,10 +68,8 @@ type verifier struct {
 	sealed map[fence.Epoch]uint64
 	// undue are the seals, by key, that this part does not read, and that the listing has not shown yet.
 	undue map[string]state.Seal
-	// first are the versions that are missing before the oldest one, and restored says that a restore
-	// has left a lock.
-	first    span
-	restored bool
+	// first are the versions that are missing before the oldest one.
+	first span
 }
 
 func (v *verifier) run(ctx context.Context) error {

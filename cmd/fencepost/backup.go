@@ -26,8 +26,7 @@ func (a *app) backupCmd() *cobra.Command {
 		Short: "copy a log to another place, while it is in use",
 		Long: `Backup copies a log to DESTINATION, another URL, and checks the copy. The log may be in
 use meanwhile: a pin holds a version of it, and everything acknowledged before backup
-began is in the copy. Where the store can copy by itself, on condition that nothing is
-overwritten, the bytes do not come through this process.
+began is in the copy.
 
 If backup is interrupted, the same command goes on. The pin stays until a backup is
 complete. To give up, delete DESTINATION and remove the pin (fencepost pins, fencepost
@@ -112,7 +111,11 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 			if err != nil || a.json {
 				return err
 			}
-			return a.write(fmt.Appendf(nil, "restored version %d: %s; %s; the next leader has epoch %d or later\n", r.Version, recordRange(r.First, r.End), k.said(r), r.Epoch))
+			did := "restored"
+			if r.Already {
+				did = "nothing to do: there is a log already, which an earlier call has restored, of"
+			}
+			return a.write(fmt.Appendf(nil, "%s version %d: %s; %s; the next leader has epoch %d or later\n", did, r.Version, recordRange(r.First, r.End), k.said(r), r.Epoch))
 		},
 	}
 	k.flags(a, c)
@@ -175,9 +178,6 @@ func (k *copying) said(r *backup.Report) string {
 	}
 	if r.Files != "" {
 		s += ", with the files of the table, which are in " + r.Files
-	}
-	if r.ServerSide {
-		s += "; the store copied by itself"
 	}
 	if r.Verified {
 		return s + "; nothing is wrong"

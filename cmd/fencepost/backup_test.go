@@ -45,6 +45,12 @@ func TestBackup(t *testing.T) {
 	if got := contents(t, restored); got != before+"fourth\n" {
 		t.Errorf("%q, want %q", got, before+"fourth\n")
 	}
+	if out := must(t, "", "restore", to, restored); !strings.HasPrefix(out, "nothing to do: ") || !strings.Contains(out, "nothing is wrong") {
+		t.Errorf("the same restore again: %s", out)
+	}
+	if r := parsed[backup.Report](t, "restore", "--json", to, restored); !r.Already || !r.Verified || r.Present != r.Objects {
+		t.Errorf("the same restore again: %+v", r)
+	}
 	var live []string
 	for line := range strings.Lines(must(t, "", "files", restored)) {
 		key, _, _ := strings.Cut(line, "\t")

@@ -187,17 +187,6 @@ func (w *watched) Expiries(ctx context.Context, prefix string) ([]store.Expiry, 
 	return nil, nil
 }
 
-func (w *watched) CopyFrom(ctx context.Context, key string, from store.Store, found store.Info) (store.Info, error) {
-	st, ok := store.As[store.Copier](w.Store)
-	if !ok {
-		return store.Info{}, &store.Error{Op: "copy", Key: key, Kind: store.ErrUnsupported}
-	}
-	w.begin("copy", key)
-	info, err := st.CopyFrom(ctx, key, unwatched(from), found)
-	w.end(ctx, err)
-	return info, err
-}
-
 // watchedBody is the body of an object. Only the reads of it wait for the store.
 type watchedBody struct {
 	io.ReadCloser

@@ -86,7 +86,7 @@ func TestBackupFiles(t *testing.T) {
 		t.Errorf("backup: %d, %s", r.status, r.err)
 	}
 	// Among the files, a vacuum of the table would delete it.
-	if r := run(t, "", "backup", "--files", files, url, files+"/backup"); r.status != 1 || !strings.Contains(r.err, "Give each a prefix of its own") {
+	if r := run(t, "", "backup", "--files", files, url, files+"/backup"); r.status != 1 || !strings.Contains(r.err, "would delete the backup; give each a place of its own") {
 		t.Errorf("backup: %d, %s", r.status, r.err)
 	}
 	if out := must(t, "", "backup", "--files", files, url, to); !strings.Contains(out, "with the files of the table, which are in "+openStore(t, files).Traits().Name) || !strings.Contains(out, "nothing is wrong") {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/ext/group"
-	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -159,20 +158,6 @@ func TestListenWhileItReads(t *testing.T) {
 				t.Errorf("status %d: %s", status, errs)
 			}
 		})
-	}
-}
-
-// TestListenLeavesCopying: what measures the requests does not keep a store from copying by itself.
-func TestListenLeavesCopying(t *testing.T) {
-	t.Setenv("AWS_ACCESS_KEY_ID", "AK")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "SK")
-	srv := s3stub.Start(nil)
-	defer srv.Close()
-	at := func(prefix string) string { return "s3://bucket/" + prefix + "?region=us-east-1&endpoint=" + srv.URL() }
-	url := newLog(t, at("log"))
-	must(t, "one\n", "append", url)
-	if out := must(t, "", "backup", "--listen", "127.0.0.1:0", url, at("copy")); !strings.Contains(out, "the store copied by itself") {
-		t.Error(out)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -45,7 +45,7 @@ func directory(raw string) (name string, ok bool) {
 //mutant:replace err := within(ctx, st, name, name[i+1:]); err != nil => err := within(ctx, st, name, name[i+1:]); err != nil && false
 func (a *app) outside(ctx context.Context, query, name string) error {
 	for i, c := range name {
-		if c != '/' || !kept(name[i+1:], slices.Concat(layout.Folders(), ofGroups, []string{".fencepost"})) {
+		if c != '/' || !kept(name[i+1:], slices.Concat(ofLogs, ofGroups, []string{".fencepost"})) {
 			continue
 		}
 		parent := name[:i]
@@ -65,6 +65,16 @@ func (a *app) outside(ctx context.Context, query, name string) error {
 	}
 	return nil
 }
+
+// ofLogs are the folders of a log.
+var ofLogs = func() (all []string) {
+	for _, k := range inspect.Kinds() {
+		if folder, ok := strings.CutSuffix(k.Prefix(), "/"); ok {
+			all = append(all, folder)
+		}
+	}
+	return all
+}()
 
 // ofGroups are the folders of a group.
 var ofGroups = []string{strings.TrimSuffix(group.Prefix, "/"), strings.TrimSuffix(group.CompactorsPrefix, "/"), strings.TrimSuffix(group.PartitionsPrefix, "/")}

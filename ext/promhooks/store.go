@@ -63,7 +63,7 @@ func outcome(a store.Answer) string {
 		return "denied"
 	case errors.Is(err, context.Canceled):
 		return "canceled"
-	case (a.Op == "put" || a.Op == "upload" || a.Op == "copy") && store.OutcomeOf(err) == store.Unknown:
+	case (a.Op == "put" || a.Op == "upload") && store.OutcomeOf(err) == store.Unknown:
 		return "unknown"
 	}
 	return "error"
@@ -78,7 +78,7 @@ const (
 func (p *Prices) of(a store.Answer) float64 {
 	price := 0.0
 	switch a.Op {
-	case "put", "copy":
+	case "put":
 		price = p.Put
 	case "upload":
 		price = p.Put

@@ -13,9 +13,6 @@ import (
 // ManifestPrefix begins the keys of all manifests.
 const ManifestPrefix = "manifest/"
 
-// RestoreHolder is the holder of the lock that a restore from a backup leaves.
-const RestoreHolder = "fencepost restore"
-
 // SegmentPrefix begins the keys of all segments.
 const SegmentPrefix = "segment/"
 

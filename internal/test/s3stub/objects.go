@@ -22,8 +22,6 @@ func (s *Server) apply(req *Request, body []byte) *reply {
 	switch req.Op {
 	case PutObject:
 		return s.put(req, b, body)
-	case CopyObject:
-		return s.copy(req, b)
 	case GetObject, HeadObject:
 		return s.get(req, b)
 	case DeleteObject:
@@ -77,36 +75,6 @@ func (s *Server) put(req *Request, b *bucket, body []byte) *reply {
 	a.header["Etag"] = []string{o.quoted()}
 	echoChecksums(req, a)
 	return a
-}
-
-// copy copies an object to another key, with the condition of a PUT unless
-// Options.CopiesAlways.
-func (s *Server) copy(req *Request, b *bucket) *reply {
-	h := req.HTTP.Header
-	source, err := url.PathUnescape(h.Get("X-Amz-Copy-Source"))
-	name, key, _ := strings.Cut(strings.TrimPrefix(source, "/"), "/")
-	from := s.buckets[name]
-	if err != nil || from == nil {
-		return fail(req, http.StatusNotFound, "NoSuchBucket", "the source's bucket does not exist")
-	}
-	o := from.get(key)
-	if o == nil {
-		return noSuchKey(req)
-	}
-	if m := h.Get("X-Amz-Copy-Source-If-Match"); m != "" && m != o.quoted() {
-		return fail(req, http.StatusPreconditionFailed, "PreconditionFailed", "the source has another version")
-	}
-	copied := s.newObject(o.body)
-	copied.meta = o.meta
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if refused := s.condition(req).refused(req, b.objects[req.Key]); refused != nil && !s.opts.CopiesAlways {
-		return refused
-	}
-	b.objects[req.Key] = copied
-	return document(http.StatusOK, "CopyObjectResult", func(w *bytes.Buffer) {
-		element(w, "ETag", copied.quoted())
-	})
 }
 
 func (s *Server) get(req *Request, b *bucket) *reply {

@@ -28,7 +28,6 @@ const (
 	CompleteMultipartUpload Op = "CompleteMultipartUpload"
 	AbortMultipartUpload    Op = "AbortMultipartUpload"
 	ListMultipartUploads    Op = "ListMultipartUploads"
-	CopyObject              Op = "CopyObject"
 	GetBucketLifecycle      Op = "GetBucketLifecycleConfiguration"
 	// Unserved is everything else. The answer is 501.
 	Unserved Op = "Unserved"
@@ -79,8 +78,6 @@ func (r *Request) op() Op {
 		return CompleteMultipartUpload
 	case method == http.MethodDelete && q.Has("uploadId"):
 		return AbortMultipartUpload
-	case r.HTTP.Header.Get("X-Amz-Copy-Source") != "" && method == http.MethodPut && plain(q):
-		return CopyObject
 	case r.HTTP.Header.Get("X-Amz-Copy-Source") != "":
 		return Unserved
 	case method == http.MethodPut && q.Has("uploadId"):

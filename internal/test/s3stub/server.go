@@ -30,8 +30,6 @@ type Options struct {
 	// OddCompletion answers the completion of an upload with another ETag than the object
 	// has, as gofakes3 does.
 	OddCompletion bool
-	// CopiesAlways makes CopyObject ignore its condition, as versitygw and MinIO do.
-	CopiesAlways bool
 	// Lifecycle are the rules in the answer to GetBucketLifecycleConfiguration, in XML. The
 	// stub does not apply them. Empty means none.
 	Lifecycle string

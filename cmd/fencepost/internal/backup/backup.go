@@ -1,152 +1,90 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/chain"
-	"github.com/fencepost/fencepost/internal/frame"
-	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
-	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/verify"
 )
-
-// NoteKey is the object of a backup that says what it is. A log does not have it.
-const NoteKey = layout.BackupKey
-
-// note is the document NoteKey.
-type note struct {
-	Format int `json:"format"`
-	// Requires has "files" if Files is not empty, so that a program that does not know what to do
-	// with such files refuses the backup.
-	Requires []string `json:"requires,omitempty"`
-	Log      fence.ID `json:"log"`
-	Source   string   `json:"source"`
-	// Files is the second store that had the files of the table; empty if the log has none.
-	// In the backup these files are under their keys in the log.
-	Files string `json:"files,omitempty"`
-	// Version is 0 until the first one is pinned.
-	Version uint64    `json:"version"`
-	Pin     string    `json:"pin"`
-	Begun   time.Time `json:"begun"`
-	// Place is a random name of the destination, which tells it from others that have the same URL, such as
-	// file:///backup of another machine. Pin has it too. Backups of older versions lack it.
-	Place string `json:"place,omitempty"`
-	// Run is new with each version that a backup begins: two processes never write the same note.
-	Run string `json:"run"`
-	// Chain is where the chain of the copy ends, once Done is set.
-	Chain *ending `json:"chain,omitempty"`
-	// Done says that the backup is complete.
-	Done bool `json:"done"`
-	// Previous is the complete backup that is being brought up to date. Until Done is set it can be
-	// restored: nothing that it has is deleted or replaced before.
-	Previous *complete `json:"previous,omitempty"`
-}
-
-// complete is a backup that is complete, although a later one has begun in the same place.
-type complete struct {
-	Version uint64 `json:"version"`
-	Chain   ending `json:"chain"`
-}
-
-// Report says what a backup or a restore has copied. It marshals to JSON.
-type Report struct {
-	Log     fence.ID `json:"log"`
-	Version uint64   `json:"version"`
-	// First is the offset of the first record, End the number of all.
-	First uint64 `json:"first"`
-	End   uint64 `json:"end"`
-	// Objects counts all, Present those that were there already.
-	Objects int   `json:"objects"`
-	Present int   `json:"present"`
-	Bytes   int64 `json:"bytes"`
-	// Strange counts the objects of a backup that a restore has left out, since no backup has objects of these names.
-	Strange int `json:"strange,omitempty"`
-	// Healed counts those that were there, but damaged, and were copied again.
-	Healed int `json:"healed,omitempty"`
-	// ServerSide says that the store copied by itself.
-	ServerSide bool `json:"server_side"`
-	// Files is the second store from which, or to which, the files of the table were copied.
-	Files    string `json:"files,omitempty"`
-	Verified bool   `json:"verified"`
-	// Epoch is the least epoch of the next leader of a restored log.
-	Epoch fence.Epoch `json:"epoch,omitempty"`
-}
-
-// Options of Make and Restore. Nil works like the zero value.
-type Options struct {
-	// Files is the store for the files of the table, if the log keeps them in a second one: that
-	// of the log that is backed up, or of the restored one.
-	Files store.Store
-	// Probe configures the probe of the store to which a log is restored, and of Files without Open.
-	Probe *probe.Options
-	// NoVerify leaves out reading the copy.
-	NoVerify bool
-	// Progress is called with bytes; a total of 0 is not known.
-	Progress func(stage string, done, total int64)
-	// Note tells people what is happening.
-	Note func(format string, args ...any)
-}
-
-func (o *Options) defaults() Options {
-	d := Options{}
-	if o != nil {
-		d = *o
-	}
-	if d.Progress == nil {
-		d.Progress = func(string, int64, int64) {}
-	}
-	if d.Note == nil {
-		d.Note = func(string, ...any) {}
-	}
-	return d
-}
 
 // attempts is how often a backup begins anew because the log was faster.
 const attempts = 5
 
+// errOvertaken: a later call makes a backup in the same place.
+var errOvertaken = errors.New("another backup to this place has begun meanwhile, and this one ends")
+
+// making is a backup under way.
+type making struct {
+	*transfer
+	reader *reader.Reader
+	format manifest.Format // of the log
+	note   note
+	// began is where the log ended before the version of the note was pinned.
+	began reader.Place
+	// damage says why that is not known.
+	damage error
+	floor  fence.Position // of this version
+	// noted is the object version of the note, empty if there is none.
+	noted store.Version
+	// marked says that this call has created format.json.
+	marked bool
+}
+
 // Make makes a backup of the log in from, or goes on with one, or brings one up to date. The
-// destination must be empty or hold a backup of the same log. It says first that it is a backup: who would write there gets manifest.ErrBackup. Until it is done a pin keeps
-// the version; a later call goes on with it. The backup has the files of the table in itself,
-// also if the log keeps them in a second store. manifest.ErrFiles means that this store was not
-// given.
+// destination must be empty or hold a backup of the same log. It says first that it is a backup: who would write
+// there gets manifest.ErrBackup. Until it is done a pin keeps the version; a later call goes on with it. The backup
+// has the files of the table in itself, also if the log keeps them in a second store. manifest.ErrFiles means that
+// this store was not given.
 func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, error) {
 	o := opts.defaults()
-	if err := distinct(from, to, "the log", "its backup"); err != nil {
+	if err := distinct(from, to, "the log", "its backup", "give each a place of its own"); err != nil {
 		return nil, err
 	}
-	r, err := reader.Open(ctx, from, nil)
+	f, err := manifest.ReadFormat(ctx, from, nil)
 	if err != nil {
 		return nil, err
 	}
-	log, err := state.Open(ctx, from, &state.Options{Files: o.Files})
+	if f.Backup {
+		return nil, fmt.Errorf("%w: %s. Or copy all its objects by other means: a copy of a backup is a backup", manifest.ErrBackup, from.Traits().Name)
+	}
+	r, err := reader.Open(ctx, from, &reader.Options{Files: o.Files})
 	if err != nil {
 		return nil, err
 	}
-	// Files that were moved since must not be looked for in their old place.
-	if _, err := log.CheckFiles(ctx, false); err != nil {
-		return nil, err
-	}
-	if err := log.Writable(); err != nil {
-		return nil, fmt.Errorf("%w. Or copy all its objects by other means: a copy of a backup is a backup", err)
-	}
-	format := log.Format()
-	b := &making{Options: o, transfer: begin(from, to, &Report{Log: format.Log}, &o), source: log, reader: r, format: format}
-	b.limits = format.Limits
-	if b.format.Files != nil {
-		if b.files, err = filesOut(&b.format, o.Files, to); err != nil {
+	switch {
+	case f.Files != nil && o.Files == nil:
+		return nil, fmt.Errorf("%w: the log in %s keeps its files in another store, %s: give that with --files URL", manifest.ErrFiles, from.Traits().Name, f.Files.Store)
+	case f.Files == nil && o.Files != nil:
+		return nil, fmt.Errorf("%w: the log in %s keeps its files in its own store: leave out --files", manifest.ErrFiles, from.Traits().Name)
+	case o.Files != nil:
+		// Files that were moved since must not be looked for in their old place.
+		if _, _, err := manifest.ClaimFiles(ctx, nil, o.Files, f.Log, nil); err != nil {
 			return nil, err
 		}
+		if err := apart(o.Files, to); err != nil {
+			return nil, err
+		}
+	}
+	b := &making{transfer: &transfer{
+		Options: o, from: side{log: from}.with(o.Files, f), to: side{log: to}, limits: f.Limits, report: &Report{Log: f.Log}, healed: map[string]bool{},
+		look: "verify",
+	}, reader: r, format: f}
+	b.own = func(ctx context.Context) error {
+		// Nobody can tell whether a damaged log has the history of its backup.
+		return cmp.Or(b.damage, b.alone(ctx))
 	}
 	if err := ageless(ctx, &o, to); err != nil {
 		return nil, err
@@ -154,8 +92,6 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
-	b.own = b.alone
-	b.tryServer(ctx)
 	err = b.complete(ctx)
 	if err != nil && !b.note.Done && !errors.Is(err, errOvertaken) {
 		// It may come from another backup, which has replaced or deleted what this one needs.
@@ -166,20 +102,187 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 	return b.report, err
 }
 
-// errOvertaken: a later call makes a backup in the same place.
-var errOvertaken = errors.New("another backup to this place has begun meanwhile, and this one ends")
+// ageless refuses places whose bucket deletes objects by their age. With NoVerify it only tells people.
+func ageless(ctx context.Context, o *Options, places ...store.Store) error {
+	for _, st := range places {
+		found, err := verify.Rules(ctx, st, nil)
+		switch {
+		case errors.Is(err, store.ErrDenied), err != nil && o.NoVerify:
+		case err != nil:
+			return err
+		case len(found) > 0 && o.NoVerify:
+			o.Note("%s: %s; %s", st.Traits().Name, found[0].What, found[0].Remedy)
+		case len(found) > 0:
+			return fmt.Errorf("%s: %s; nothing was copied; %s", st.Traits().Name, found[0].What, found[0].Remedy)
+		}
+	}
+	return nil
+}
 
 // alone returns errOvertaken if the note of the backup is not that of this call any more.
 func (b *making) alone(ctx context.Context) error {
-	body, info, err := store.Read(ctx, b.to, NoteKey, &store.ReadOptions{Limit: 1 << 20})
+	body, info, err := store.Read(ctx, b.to.log, NoteKey, &store.ReadOptions{Limit: maxNote})
 	if err != nil || info.Version == b.noted {
 		return err
 	}
 	var now note // it is ours too if nobody has told us that it was written
-	if err := document.Decode(NoteKey, body, &now, needsFiles); err != nil || now.Run == b.note.Run {
+	if err := document.Decode(NoteKey, body, &now); err != nil || now.Run == b.note.Run {
 		return err
 	}
-	return fmt.Errorf("%w: %s", errOvertaken, b.to.Traits().Name)
+	return fmt.Errorf("%w: %s", errOvertaken, b.to.log.Traits().Name)
+}
+
+// prepare checks the destination, marks it, and finds or makes the pin.
+func (b *making) prepare(ctx context.Context) error {
+	body, info, err := store.Read(ctx, b.to.log, NoteKey, &store.ReadOptions{Limit: maxNote})
+	b.noted = info.Version
+	if ignore(err, store.ErrNotFound) != nil {
+		return err
+	}
+	// After the note: what another backup adds later is not listed, but then this one cannot write its note.
+	var lerr error
+	if b.have, lerr = b.to.list(ctx, ""); lerr != nil {
+		return lerr
+	}
+	name := b.to.log.Traits().Name
+	switch _, begun := b.have[NoteKey]; {
+	case err != nil && begun:
+		return fmt.Errorf("%w: %s", errOvertaken, name)
+	case err != nil:
+		if _, formatted := b.have[inspect.Format.Prefix()]; len(b.have) > 1 || len(b.have) == 1 && !formatted {
+			return fmt.Errorf("%s is not empty, and holds no backup: give a place of its own", name)
+		}
+	default:
+		if err := document.Decode(NoteKey, body, &b.note); err != nil {
+			return fmt.Errorf("the backup in %s cannot be brought up to date; make another one, in a place of its own: %w", name, err)
+		}
+		if b.note.Log != b.format.Log {
+			return fmt.Errorf("%s holds a backup of log %v, and this is log %v", name, b.note.Log, b.format.Log)
+		}
+	}
+	if err := b.claim(ctx); err != nil {
+		return err
+	}
+	return b.restart(ctx)
+}
+
+// claim marks the place as a backup before anything else is written there.
+//
+// guard:backup-marked. A backup creates the format.json of its place first, and that says what the place is. Without
+// this order: a backup has an empty place, and copies; `fencepost init` finds no format.json there, and makes
+// a log; its leader appends; the backup's next object comes into the slot that the leader would write
+// next; the log is damaged, and nobody can append to it.
+//
+//mutant:replace as(b.format, true) => as(b.format, false)
+func (b *making) claim(ctx context.Context) error {
+	key, name := inspect.Format.Prefix(), b.to.log.Traits().Name
+	body, err := document.Encode(key, as(b.format, true))
+	if err != nil {
+		return err
+	}
+	if _, there := b.have[key]; !there {
+		if _, err = store.Create(ctx, b.to.log, key, body, nil); !errors.Is(err, store.ErrPrecondition) {
+			b.marked = err == nil
+			b.have[key] = int64(len(body))
+			return err
+		}
+	}
+	switch f, err := manifest.ReadFormat(ctx, b.to.log, nil); {
+	case errors.Is(err, fence.ErrCorrupt) && b.noted != "":
+		b.wasDamaged(key)
+		return replace(ctx, b.to.log, key, body)
+	case err != nil:
+		return err
+	case f.Log != b.format.Log:
+		return fmt.Errorf("%s has log %v, and this is log %v: give a place of its own", name, f.Log, b.format.Log)
+	case !f.Backup:
+		return fmt.Errorf("%s is not empty, and holds no backup: give a place of its own", name)
+	}
+	return nil
+}
+
+// restart pins the newest version.
+func (b *making) restart(ctx context.Context) error {
+	if have, err := b.from.list(ctx, inspect.Manifest.Prefix()); err != nil {
+		return err
+	} else if len(have) == 0 {
+		return errors.New("the log has no manifest yet, so there is nothing to pin: append something, or run `fencepost compact`, and try again")
+	}
+	table := b.reader.Table()
+	// A log that is damaged is copied as it is: its copy may be sound.
+	if _, b.damage = table.Read(ctx); ignore(b.damage, fence.ErrCorrupt) != nil {
+		return b.damage
+	}
+	b.began = table.End()
+	last := b.note
+	b.note = note{Format: document.Format, Run: uuid.NewString(), Log: b.format.Log, Source: b.from.log.Traits().Name, Pin: last.Pin, Begun: time.Now().UTC(), Previous: last.Previous}
+	if last.Done {
+		b.note.Previous = &last.complete
+	}
+	// Of two logs of one identity, such as an original and its restored copy, only one has the backup's history.
+	if c := b.note.Previous; c != nil && b.damage == nil {
+		if has, err := table.Contains(ctx, reader.Place{Slot: c.Chain.Slot, Opened: c.Opened}); err != nil {
+			return err
+		} else if !has {
+			return fmt.Errorf("%s has another history of this log, which went on differently: back up to a place of its own", b.to.log.Traits().Name)
+		}
+	}
+	if b.format.Files != nil {
+		b.note.Files = b.from.second.Traits().Name
+	}
+	if last.Pin == "" {
+		// The name of the pin is in the note before the pin is there, so that a later call finds it.
+		name := "backup to " + b.to.log.Traits().Where()
+		b.note.Pin = strings.ToValidUTF8(name[:min(len(name), 180)], "") + " " + uuid.NewString()[:8]
+		if err := b.save(ctx); err != nil {
+			return err
+		}
+	}
+	// Pins of an earlier attempt have the same name. They go with this one.
+	p, err := b.reader.Pin(ctx, b.note.Pin, 0, 0)
+	if err != nil {
+		return err
+	}
+	b.note.Version = p.Version
+	err = b.save(ctx)
+	if errors.Is(err, errOvertaken) {
+		// The other backup may have ended, and removed all pins of this name, before this one was there.
+		if rerr := b.reader.Release(ctx, p); rerr != nil {
+			return fmt.Errorf("%w; its pin %q is not removed: %w", err, p.Name, rerr)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	m, err := readHead(ctx, b.from.log, p.Version, b.limits)
+	b.floor = m.Floor.Position
+	return err
+}
+
+func (b *making) save(ctx context.Context) error {
+	body, err := document.Encode(NoteKey, b.note)
+	if err != nil {
+		return err
+	}
+	// guard:backup-alone. A backup writes its note only over the one that it has written or read last.
+	// Without this check: backup A verifies version 1, and sleeps; backup B to the same place completes
+	// version 2, and deletes the manifest of version 1; A wakes, and notes that version 1 is complete; a
+	// restore looks for version 1, and the backup of B is of no use.
+	//
+	//mutant:replace info, err = store.Swap(ctx, b.to.log, NoteKey, body, b.noted, nil) => err = replace(ctx, b.to.log, NoteKey, body)
+	var info store.Info
+	if b.noted == "" {
+		info, err = store.Create(ctx, b.to.log, NoteKey, body, nil)
+	} else {
+		info, err = store.Swap(ctx, b.to.log, NoteKey, body, b.noted, nil)
+	}
+	if errors.Is(err, store.ErrPrecondition) {
+		return fmt.Errorf("%w: %s: %w", errOvertaken, b.to.log.Traits().Name, err)
+	}
+	if err == nil {
+		b.noted = info.Version
+	}
+	return err
 }
 
 // complete copies until the backup is whole, and says so in the note.
@@ -187,41 +290,39 @@ func (b *making) complete(ctx context.Context) error {
 	for n := 1; ; n++ {
 		err := b.run(ctx)
 		if err == nil {
-			// An earlier backup to this place has its manifest still. To the copy it would look like the rest of
-			// what somebody has deleted.
-			copied := oneVersion{b.to, b.m.Version, oldLocks(b.have)}
-			err = b.healing(ctx, func() error {
-				return check(ctx, copied, nil, b.note.Chain, b.report, &b.Options)
-			})
-			if errors.Is(err, fence.ErrCorrupt) {
-				err = fmt.Errorf("%w. Run `fencepost verify` on the log: if the log is sound, run the same command again", err)
-			}
-		}
-		if err == nil {
 			break
+		}
+		if errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, errGone) {
+			if floor, ferr := b.newFloor(ctx); ferr == nil && b.floor.Before(floor) {
+				err = fmt.Errorf("%w: %w", errGone, err) // it may be a zombie's junk in a hole that pruning has left
+			}
 		}
 		if !errors.Is(err, errGone) || n == attempts {
 			return err
 		}
-		b.Note("the log was compacted meanwhile; beginning with a newer version")
-		if err := b.restart(ctx); err != nil {
+		b.Note("the log was compacted meanwhile; beginning with the newest version")
+		if b.have, err = b.to.list(ctx, ""); err == nil {
+			err = b.restart(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	// The pins, before the note says that this is done: after that, another call may begin, and pin.
 	pins, unread := b.reader.Pins(ctx)
 	b.note.Done, b.note.Previous = true, nil
-	if err := b.save(ctx, &b.note); err != nil {
+	if err := b.save(ctx); err != nil {
 		return err
 	}
 	// A copy has one version. Those of earlier backups go last: until now the last complete one needs its own.
-	older := oldLocks(b.have)
+	var older []string
+	old := needless(b.have, b.note.Version)
 	for key := range b.have {
-		if other(key, b.m.Version) {
+		if old(key) {
 			older = append(older, key)
 		}
 	}
-	if err := store.DeleteAll(ctx, b.to, older, nil); err != nil {
+	if err := store.DeleteAll(ctx, b.to.log, older, nil); err != nil {
 		return err
 	}
 	for _, p := range pins {
@@ -235,333 +336,141 @@ func (b *making) complete(ctx context.Context) error {
 	return nil
 }
 
-// making is a backup under way.
-type making struct {
-	Options
-	*transfer
-	source *state.Log
-	reader *reader.Reader
-	format manifest.Format
-	note   note
-	m      *state.Manifest
-	end    fence.Position  // of the chain that was copied
-	listed map[string]bool // what the log had of the chain
-	// noted is the object version of the note, empty if there is none.
-	noted store.Version
-	// marked says that this call has created format.json.
-	marked bool
-}
-
-// pinName is the name of the pin of a backup.
-func pinName(to store.Store, place string) string {
-	name := "backup to " + to.Traits().Where()
-	return strings.ToValidUTF8(name[:min(len(name), 180)], "") + " " + place
-}
-
-// prepare checks the destination, and finds or makes the pin.
-func (b *making) prepare(ctx context.Context) (err error) {
-	body, info, err := store.Read(ctx, b.to, NoteKey, &store.ReadOptions{Limit: 1 << 20})
-	b.noted = info.Version
-	if ignore(err, store.ErrNotFound) != nil {
-		return err
-	}
-	// After the note: what another backup adds later is not listed, but then this one cannot write its note.
-	var lerr error
-	if b.have, lerr = existing(ctx, b.to, ""); lerr != nil {
-		return lerr
-	}
-	switch _, begun := b.have[NoteKey]; {
-	case err != nil && begun:
-		return fmt.Errorf("%w: %s", errOvertaken, b.to.Traits().Name)
-	case err != nil:
-		if _, formatted := b.have[layout.FormatKey]; len(b.have) > 1 || len(b.have) == 1 && !formatted {
-			return fmt.Errorf("%s is not empty, and holds no backup: give a place of its own", b.to.Traits().Name)
-		}
-	default:
-		if err := document.Decode(NoteKey, body, &b.note, needsFiles); err != nil {
-			return fmt.Errorf("the backup in %s cannot be brought up to date; make another one, in a place of its own: %w", b.to.Traits().Name, err)
-		}
-		if b.note.Log != b.format.Log {
-			return fmt.Errorf("%s holds a backup of log %v, and this is log %v", b.to.Traits().Name, b.note.Log, b.format.Log)
-		}
-	}
-	if err := b.claim(ctx); err != nil {
-		return err
-	}
-	return b.restart(ctx)
-}
-
-// restart pins the newest version.
-func (b *making) restart(ctx context.Context) error {
-	if m, err := b.source.Newest(ctx); err != nil {
-		return err
-	} else if m.Version == 0 {
-		return errors.New("the log has no manifest yet, so there is nothing to pin: append something, or run `fencepost compact`, and try again")
-	}
-	previous := b.note.Previous
-	if b.note.Done {
-		previous = nil
-		if b.note.Chain != nil {
-			previous = &complete{b.note.Version, *b.note.Chain}
-		}
-	}
-	// Pins of an earlier attempt have the same name. They go with this one.
-	last := b.note
-	b.note = note{Format: document.Format, Run: uuid.NewString(), Log: b.format.Log, Source: b.from.Traits().Name, Pin: last.Pin, Place: last.Place, Begun: time.Now().UTC(), Previous: previous}
-	if b.format.Files != nil {
-		b.note.Files, b.note.Requires = b.files.from.Traits().Name, []string{needsFiles}
-	}
-	if last.Pin == "" || last.Place == "" && last.Done {
-		// The name of the pin is in the note before the pin is there, so that a later call finds it. Until then a
-		// backup that is complete stays so.
-		b.note.Place = uuid.NewString()[:8]
-		b.note.Pin = pinName(b.to, b.note.Place)
-		first := b.note
-		if last.Done {
-			first = last
-			first.Run, first.Place, first.Pin = b.note.Run, b.note.Place, b.note.Pin
-		}
-		if err := b.save(ctx, &first); err != nil {
+// run copies the version, and the chain after its floor, and checks the copy. It copies what the log has, by its names: also
+// what nobody needs any more and no compactor has deleted yet. Whether all is there that is needed, verify tells.
+func (b *making) run(ctx context.Context) error {
+	*b.report = Report{Log: b.format.Log, Version: b.note.Version, Files: b.note.Files, Healed: b.report.Healed}
+	b.done.Store(0)
+	b.total.Store(0)
+	// First what no pin holds. Then also the files of edits in the chain that was copied, which only the grace period holds.
+	for _, kinds := range [][]string{{inspect.Data.Prefix()}, {inspect.Segment.Prefix(), inspect.List.Prefix(), inspect.File.Prefix()}} {
+		if err := b.below(ctx, kinds); err != nil {
 			return err
 		}
 	}
-	p, err := b.reader.Pin(ctx, b.note.Pin, 0, 0)
-	if err != nil {
-		return err
-	}
-	b.note.Version = p.Version
-	if b.m, _, err = b.source.At(ctx, p.Version); err != nil {
-		return err
-	}
-	err = b.save(ctx, &b.note)
-	if errors.Is(err, errOvertaken) {
-		// The other backup may have ended, and removed all pins of this name, before this one was there.
-		if rerr := b.reader.Release(ctx, p); rerr != nil {
-			return fmt.Errorf("%w; its pin %q is not removed: %w", err, p.Name, rerr)
-		}
-	}
-	return err
-}
-
-func (b *making) save(ctx context.Context, n *note) error {
-	body, err := document.Encode(NoteKey, n)
-	if err != nil {
-		return err
-	}
-	// guard:backup-alone. A backup writes its note only over the one that it has written or read last.
-	// Without this check: backup A verifies version 1, and sleeps; backup B to the same place completes
-	// version 2, and deletes the manifest of version 1; A wakes, and notes that version 1 is complete; a
-	// restore looks for version 1, and the backup of B is of no use.
-	//
-	//mutant:replace info, err = store.Swap(ctx, b.to, NoteKey, body, b.noted, nil) => err = replace(ctx, b.to, NoteKey, body)
-	var info store.Info
-	if b.noted == "" {
-		info, err = store.Create(ctx, b.to, NoteKey, body, nil)
-	} else {
-		info, err = store.Swap(ctx, b.to, NoteKey, body, b.noted, nil)
-	}
-	if errors.Is(err, store.ErrPrecondition) {
-		return fmt.Errorf("%w: %s: %w", errOvertaken, b.to.Traits().Name, err)
-	}
-	if err == nil {
-		b.noted = info.Version
-	}
-	return err
-}
-
-// run copies the version, and the chain after its floor.
-func (b *making) run(ctx context.Context) error {
-	*b.report = Report{Log: b.format.Log, Version: b.m.Version, First: b.m.First(), ServerSide: b.report.ServerSide, Files: b.note.Files, Healed: b.report.Healed}
-	b.done.Store(0)
-	b.total.Store(0)
-	// First what no pin holds.
-	if err := b.chain(ctx); err != nil {
-		return err
-	}
-	var files []item
-	if err := b.healing(ctx, func() (err error) {
-		files, err = b.newFiles(ctx)
-		return err
-	}); err != nil {
-		return err
-	}
-	b.note.Chain = &ending{b.report.End, b.end}
-	if err := b.all(ctx, files); err != nil {
-		return err
-	}
-	items, err := b.named(ctx)
-	if err != nil {
-		return err
-	}
-	if err := b.all(ctx, items); err != nil {
-		return err
-	}
-	for _, prefix := range []string{layout.LockPrefix, layout.CompactorLockPrefix} {
-		if err := b.lock(ctx, prefix); err != nil {
+	for _, kind := range []inspect.Kind{inspect.Lock, inspect.CompactorLock} {
+		if err := b.lock(ctx, kind); err != nil {
 			return err
 		}
 	}
 	// The manifest after all that it names: with it the copy can be read.
-	if err := b.all(ctx, []item{{key: layout.ManifestKey(b.m.Version), size: -1}}); err != nil {
+	if err := b.all(ctx, map[string]int64{inspect.Name{Kind: inspect.Manifest, Number: b.note.Version}.Key(): -1}); err != nil {
 		return err
 	}
-	b.done.Add(b.have[layout.FormatKey])
-	b.count(layout.FormatKey, b.have[layout.FormatKey], !b.marked)
-	return nil
+	key := inspect.Format.Prefix()
+	b.done.Add(b.have[key])
+	b.count(key, b.have[key], !b.marked)
+	return b.verified(ctx)
 }
 
-// chain copies the objects from the floor on.
-func (b *making) chain(ctx context.Context) error {
-	after := &store.ListOptions{}
-	if at := b.m.Floor.Position; at.Seq > 1 {
-		after.StartAfter = layout.DataKey(fence.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
+// sealSize is how long a seal is: it has only a header.
+const sealSize = 128
+
+// below copies what the log has below some prefixes. Of the chain before the floor it copies only seals, which the manifest names.
+func (b *making) below(ctx context.Context, prefixes []string) error {
+	there, err := b.from.list(ctx, prefixes...)
+	if err != nil {
+		return err
 	}
-	var items []item
-	b.listed = map[string]bool{} // a listing that began again repeats itself
-	for info, err := range store.ListAll(ctx, b.from, layout.DataPrefix, after, nil) {
-		if err != nil {
-			return err
-		}
-		if p, ok := layout.ParseDataKey(info.Key); ok && !b.m.Past(p) && !b.listed[info.Key] {
-			b.listed[info.Key] = true
-			items = append(items, item{key: info.Key, size: info.Size})
-			b.total.Add(info.Size)
-		}
-	}
-	err := b.all(ctx, items)
-	var at string
-	if other, ok := errors.AsType[*otherError](err); ok {
-		at = other.key
-	} else if bad, ok := errors.AsType[*originalError](err); ok {
-		at = bad.key
-	}
-	// What is not confirmed yet may be a zombie's junk in a hole that pruning has left.
-	if p, ok := layout.ParseDataKey(at); ok {
-		if floor, ferr := b.source.Floor(ctx); ferr == nil && p.Before(floor) {
-			return fmt.Errorf("%w: %w", errGone, err)
-		}
-	}
-	return err
+	maps.DeleteFunc(there, func(key string, size int64) bool {
+		n := inspect.Parse(key)
+		return !inBackups(n) || n.Kind == inspect.Data && n.Slot.Before(b.floor) && size != sealSize
+	})
+	return b.all(ctx, there)
 }
 
-// newFiles returns the files that are live at the end of the chain that was copied and not at
-// the floor, and notes where that chain ends. Nothing holds them but the grace period.
-func (b *making) newFiles(ctx context.Context) ([]item, error) {
-	source := &chain.Source{Store: b.to, Log: b.format.Log, Limits: b.format.Limits}
-	follow := &chain.Follower{Source: source, Floor: b.source.Floor}
-	added := map[string]int64{}
-	b.report.End, b.end = b.m.Floor.Offset, b.m.Floor.Position
-	for step, err := range follow.Walk(ctx, b.m.Floor) {
-		if err != nil {
-			return nil, rotten(moved(err), step.From.Position)
-		}
-		b.report.End, b.end = step.To.Offset, step.To.Position
-		if step.Frame.Kind != frame.Edit {
-			continue
-		}
-		edit, err := state.DecodeEdit(step.Frame.Edit())
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range edit.Add {
-			added[f.Key] = f.Size
-		}
-		for _, key := range edit.Remove {
-			delete(added, key)
-		}
+// newFloor reads where the chain of the log begins now.
+func (b *making) newFloor(ctx context.Context) (fence.Position, error) {
+	have, err := b.from.list(ctx, inspect.Manifest.Prefix())
+	if err != nil {
+		return fence.Position{}, err
 	}
-	if lost := layout.DataKey(b.end); b.listed[lost] {
-		return nil, &damagedError{keys: []string{lost}, err: fmt.Errorf("%w: %s was copied to %s, and is missing there", fence.ErrCorrupt, lost, b.to.Traits().Name)}
+	m, err := readHead(ctx, b.from.log, newest(have, inspect.Manifest), b.limits)
+	return m.Floor.Position, err
+}
+
+// verified checks that the copy is whole, and that it has what the log had.
+func (b *making) verified(ctx context.Context) error {
+	// An earlier backup to this place has its manifest still. To the copy it would look like the rest of
+	// what somebody has deleted.
+	st := &shown{Store: b.to.log, hidden: needless(b.have, b.note.Version)}
+	v, err := b.checked(ctx, st, nil)
+	if errors.Is(err, fence.ErrCorrupt) {
+		err = fmt.Errorf("%w. Run `fencepost verify` on the log: if the log is sound, run the same command again", err)
 	}
-	// guard:backup-chain. A backup reads the log's floor after it has copied the chain. If the floor has
-	// passed the end of the copy, or the first seal in it, the backup begins anew. Without this check: a
+	if err != nil {
+		return err
+	}
+	if err := b.same(ctx, b.note.Version, v.Tail); err != nil {
+		return err
+	}
+	b.note.Chain = ending{v.End, v.Tail}
+	has, err := b.hasAll(ctx, st)
+	if err != nil {
+		return err
+	}
+	// guard:backup-chain. A backup counts only if the chain of its copy has the place where the log ended before the
+	// backup pinned a version. Without this check: a
 	// compactor deletes slot 1/4 and sleeps before it deletes 1/2 and 1/3; zombie Z puts its late seal
 	// into the hole 1/4; a backup of an older version copies 1/2, 1/3 and this seal; the seal leads to
 	// an epoch without objects, so the chain of the copy ends there; the backup lacks records of 1/4 and
 	// later, which were acknowledged before it began.
 	//
-	//mutant:replace follow.Tail(ctx, b.end) => error(nil)
-	if err := follow.Tail(ctx, b.end); err != nil {
-		return nil, moved(err)
+	//mutant:replace !has => has && false
+	if !has {
+		return fmt.Errorf("%w: the copy in %s ends after %d records, in slot %v, and the log went on before", errGone, b.to.log.Traits().Name, v.End, v.Tail)
 	}
-	var items []item
-	for key, size := range added {
-		items = append(items, item{key: key, size: size})
-		b.total.Add(size)
-	}
-	return items, nil
+	b.report.Verified, b.report.First, b.report.End = !b.NoVerify, v.First, v.End
+	return nil
 }
 
-// rotten returns an error about the object of the chain in a slot as a damagedError, if that is damaged.
-func rotten(err error, at fence.Position) error {
-	if errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, errGone) {
-		return &damagedError{keys: []string{layout.DataKey(at)}, walk: &at, err: err}
+// hasAll reports whether the chain of the copy goes on to where the log ended at first. If the log is damaged, that is not
+// known: then the chain counts if nothing was pruned meanwhile, since a hole is where it could have gone wrong.
+func (b *making) hasAll(ctx context.Context, st store.Store) (bool, error) {
+	if _, copied := b.have[inspect.Name{Kind: inspect.Data, Slot: b.note.Chain.Slot}.Key()]; copied {
+		return false, nil // it was lost since
 	}
-	return err
-}
-
-// moved returns errGone if the floor has moved, and else err.
-func moved(err error) error {
-	if errors.Is(err, chain.ErrMoved) {
-		return fmt.Errorf("%w: %w", errGone, err)
+	r, err := reader.Open(ctx, st, nil)
+	if err != nil {
+		return false, err
 	}
-	return err
-}
-
-// named returns what the version names: all of it is held by the pin.
-func (b *making) named(ctx context.Context) (items []item, err error) {
-	add := func(key string, size int64) {
-		items = append(items, item{key: key, size: size})
-		b.total.Add(max(size, 0))
+	table := r.Table()
+	if _, err := table.Read(ctx); err != nil {
+		return false, err
 	}
-	for _, p := range b.source.Lists(b.m) {
-		add(p, -1)
+	b.note.Opened = table.End().Opened
+	if b.damage == nil {
+		return table.Contains(ctx, b.began)
 	}
-	for s, err := range b.source.Seals(ctx, b.m) {
-		if err != nil {
-			return nil, err
-		}
-		add(layout.DataKey(s.Position), frame.HeaderSize)
-	}
-	for s, err := range b.source.Segments(ctx, b.m, b.m.Held()) {
-		if err != nil {
-			return nil, err
-		}
-		add(s.Key, s.Size)
-	}
-	for f, err := range b.source.Files(ctx, b.m) {
-		if err != nil {
-			return nil, err
-		}
-		add(f.Key, f.Size)
-	}
-	return items, nil
+	floor, err := b.newFloor(ctx)
+	return floor == b.floor, err
 }
 
 // lock copies the newest lock of an election.
-func (b *making) lock(ctx context.Context, prefix string) error {
-	for range tries {
-		newest := ""
-		for info, err := range store.ListAll(ctx, b.from, prefix, nil, nil) {
-			if err != nil {
-				return err
-			}
-			if _, ok := layout.ParseLockKey(prefix, info.Key); ok {
-				newest = max(newest, info.Key)
-			}
-		}
-		if newest == "" {
-			return nil
-		}
-		body, _, err := store.Read(ctx, b.from, newest, &store.ReadOptions{Limit: 64 << 10})
-		if errors.Is(err, store.ErrNotFound) {
-			continue // pruned meanwhile: there is a newer one
-		}
-		if err != nil {
-			return err
-		}
-		b.have[newest] = int64(len(body))
-		return replace(ctx, b.to, newest, body)
+func (b *making) lock(ctx context.Context, kind inspect.Kind) error {
+	have, err := b.from.list(ctx, kind.Prefix())
+	epoch := newest(have, kind)
+	if err != nil || epoch == 0 {
+		return err
 	}
-	return fmt.Errorf("%w: below %s", errGone, prefix)
+	key := inspect.Name{Kind: kind, Number: epoch}.Key()
+	body, _, err := store.Read(ctx, b.from.log, key, &store.ReadOptions{Limit: maxNote})
+	if err != nil {
+		return gone(err) // pruned meanwhile: there is a newer one
+	}
+	b.have[key] = int64(len(body))
+	return replace(ctx, b.to.log, key, body)
+}
+
+// inBackups reports whether a backup may have an object of this name.
+func inBackups(n inspect.Name) bool {
+	switch n.Kind {
+	case inspect.Lock, inspect.CompactorLock:
+		return n.Number > 0
+	case inspect.Data, inspect.Manifest, inspect.Segment, inspect.List:
+		return true
+	case inspect.File:
+		return !strings.HasPrefix(n.ID, "_delta_log/")
+	}
+	return false
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/internal/test/logtest"
-	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -354,46 +353,6 @@ func TestRotIsFound(t *testing.T) {
 	}
 	if _, err := backup.Restore(t.Context(), to, memstore.New(nil), quick); err == nil || !strings.Contains(err.Error(), "not complete") {
 		t.Errorf("%v", err)
-	}
-}
-
-// TestServerSide: a store that copies on the condition that nothing is there does so, and
-// one that ignores the condition is not asked to.
-func TestServerSide(t *testing.T) {
-	t.Setenv("AWS_ACCESS_KEY_ID", "id")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	for _, always := range []bool{false, true} {
-		srv := s3stub.Start(&s3stub.Options{CopiesAlways: always})
-		defer srv.Close()
-		at := func(prefix string) store.Store {
-			st, err := store.Open(t.Context(), strings.Replace(srv.StoreURL(), "s3://bucket", "s3://bucket/"+prefix, 1))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return st
-		}
-		src := at("log")
-		copyOf(t, newLog(t), src)
-		begun(t, src)
-		want := contents(t, src)
-		r, err := backup.Make(t.Context(), src, at("backup"), nil)
-		if err != nil || r.ServerSide == always {
-			t.Errorf("ignored: %v: %+v, %v", always, r, err)
-			continue
-		}
-		copies := srv.Counts().Of(s3stub.CopyObject)
-		if always && copies != 2 || !always && copies < r.Objects {
-			t.Errorf("ignored: %v: %d copies for %d objects", always, copies, r.Objects)
-		}
-		if _, err := backup.Restore(t.Context(), at("backup"), at("restored"), quick); err != nil {
-			t.Error(err)
-		}
-		if got := contents(t, at("restored")); !slices.Equal(got, want) {
-			t.Errorf("ignored: %v: %q, want %q", always, got, want)
-		}
-		for info, err := range at("backup").List(t.Context(), layout.TmpPrefix, nil) {
-			t.Errorf("left is %s, %v", info.Key, err)
-		}
 	}
 }
 

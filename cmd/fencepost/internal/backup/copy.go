@@ -10,12 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/document"
 )
 
 const (
@@ -23,48 +24,80 @@ const (
 	parallel = 16
 	// small objects are copied in memory.
 	small = 4 << 20
-	// tries is how often an object is copied before its error counts.
+	// tries is how often a lock that changes meanwhile is copied before its error counts.
 	tries = 5
 )
 
 // errGone: an object is not in the log any more.
 var errGone = errors.New("an object is gone")
 
-// compared is how many bytes of an object of the chain are read if the destination has one of its name.
-// They have the header, whose nonce differs in two histories of one log.
-const compared = 4 << 10
+// errNotOurs: the place of the copy is another call's, or it is not known to be of this log.
+var errNotOurs = errors.New("")
 
-// heartbeat is how often progress is told while nothing arrives.
-const heartbeat = time.Second
+// gone returns errGone for an object that is not there, and else err.
+func gone(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return err
+}
 
-// otherError: the destination has another object of the same name.
-type otherError struct{ key, what, place, advice string }
+// side is one of the two places of a copy. A log may keep the files of its table in a second store, where they have
+// other names. Its backup has them in itself, under their keys in the log.
+type side struct {
+	log    store.Store
+	second store.Store // has the files; nil: log has them
+	dir    string      // of the files in second
+}
 
-func (e *otherError) Error() string {
-	return fmt.Sprintf("%s %s: %s", e.place, e.advice, e.what)
+// with returns the side whose files are in a second store, unless that is nil.
+func (s side) with(second store.Store, f manifest.Format) side {
+	if second != nil {
+		f.Files = &manifest.Files{}
+		s.second, s.dir = second, f.FileName(inspect.File.Prefix())
+	}
+	return s
+}
+
+// at returns where the object of a key is, and its name there.
+func (s side) at(key string) (st store.Store, name string) {
+	if name, ok := strings.CutPrefix(key, inspect.File.Prefix()); ok && s.second != nil {
+		return s.second, s.dir + name
+	}
+	return s.log, key
+}
+
+// where returns the name of an object and that of its store, for people.
+func (s side) where(key string) (name, place string) {
+	st, name := s.at(key)
+	return name, st.Traits().Name
+}
+
+// list returns what is there below some prefixes, by key, with its size.
+func (s side) list(ctx context.Context, prefixes ...string) (map[string]int64, error) {
+	have := map[string]int64{}
+	for _, prefix := range prefixes {
+		st, name := s.at(prefix)
+		for info, err := range store.ListAll(ctx, st, name, nil, nil) {
+			if err != nil {
+				return nil, err
+			}
+			have[prefix+strings.TrimPrefix(info.Key, name)] = info.Size
+		}
+	}
+	return have, nil
 }
 
 // transfer copies the objects of a log from one place to another.
 type transfer struct {
-	from, to store.Store
+	Options
+	from, to side
 	have     map[string]int64 // what is there already, by key, with its size
-	// log is the way of all objects. The files of the table take another one if either place
-	// has them in a second store.
-	log, files way
-	progress   func(done, total int64)
-	// advice is what people are told if the destination has another object of the same name.
-	advice string
+	limits   fence.Limits
 	// look is how people check the place from where the objects come.
-	look   string
-	limits fence.Limits
-	note   func(format string, args ...any)
-	// own returns an error if the copy is not that of this call any more. It is asked after the copying, before
-	// anything is copied again.
+	look string
+	// own returns an error if the copy is not that of this call any more. It is asked before anything is copied again.
 	own func(context.Context) error
-
-	// mark is the version of the format.json that a restore has put into its place, and run is the name in it.
-	mark store.Version
-	run  fence.ID
 
 	done, total atomic.Int64
 	mu          sync.Mutex
@@ -72,155 +105,56 @@ type transfer struct {
 	healed      map[string]bool // the objects that were copied again, by key
 }
 
-// begin is a transfer whose files take the way of all objects.
-func begin(from, to store.Store, report *Report, o *Options) *transfer {
-	t := &transfer{from: from, to: to, report: report, advice: "has another history of this log: back up to a place of its own", look: "verify", log: way{from: from, to: to, sample: layout.FormatKey, tmp: layout.TmpPrefix}}
-	t.note, t.healed = o.Note, map[string]bool{}
-	t.progress = func(done, total int64) { o.Progress("copying", done, total) }
-	return t
-}
-
-// item is an object to copy. A size below 0 is not known.
-type item struct {
-	key  string
-	size int64
-	// again says that the copy in the destination is damaged, and is to be replaced.
-	again bool
-}
-
-// existing lists what a store has below a prefix.
-func existing(ctx context.Context, st store.Store, prefix string) (map[string]int64, error) {
-	have := map[string]int64{}
-	for info, err := range store.ListAll(ctx, st, prefix, nil, nil) {
-		if err != nil {
-			return nil, err
-		}
-		have[info.Key] = info.Size
+// all copies objects, several at once, by their keys and sizes; a size below 0 is not known. Objects that are there already are
+// left out. Of what a compactor may delete because nobody names it, nothing need be there: the check of the copy tells what is missing.
+func (t *transfer) all(ctx context.Context, items map[string]int64) error {
+	for _, size := range items {
+		t.total.Add(max(size, 0))
 	}
-	return have, nil
-}
-
-// way leads from one store to another.
-type way struct {
-	from, to store.Store
-	// fromDir and toDir are the folders of the files in a second store, and of the same files in
-	// the log; empty if names do not change.
-	fromDir, toDir string
-	// sample is an object that from has, and tmp the folder of short-lived objects in to.
-	sample, tmp string
-	server      store.Copier // nil: the bytes go through this process
-}
-
-// way returns the way of an object, and its names at both ends.
-func (t *transfer) way(key string) (w *way, from, to string) {
-	if name, ok := strings.CutPrefix(key, layout.FilePrefix); ok && t.files.from != nil {
-		return &t.files, t.files.fromDir + name, t.files.toDir + name
-	}
-	return &t.log, key, key
-}
-
-// tryServer finds out which ways the stores copy by themselves.
-func (t *transfer) tryServer(ctx context.Context) {
-	t.log.tryServer(ctx)
-	t.report.ServerSide = t.log.server != nil
-	if t.files.from != nil {
-		t.files.tryServer(ctx)
-		t.report.ServerSide = t.report.ServerSide && t.files.server != nil
-	}
-}
-
-// tryServer finds out whether the destination copies by itself, and on the condition that
-// the key is absent. A store that ignores the condition could replace an object by a late
-// copy of a request.
-func (w *way) tryServer(ctx context.Context) {
-	c, ok := store.As[store.Copier](w.to)
-	if !ok {
-		return
-	}
-	obj, err := w.from.Get(ctx, w.sample, nil)
-	if err != nil {
-		return
-	}
-	_ = obj.Body.Close()
-	key := w.tmp + uuid.NewString()
-	_, first := c.CopyFrom(ctx, key, w.from, obj.Info)
-	_, second := c.CopyFrom(ctx, key, w.from, obj.Info)
-	if first == nil && store.OutcomeOf(second) == store.Refused {
-		w.server = c
-	}
-	if !errors.Is(first, store.ErrUnsupported) {
-		_ = store.DeleteAll(ctx, w.to, []string{key}, nil)
-	}
-}
-
-// all copies objects, several at once. Objects that are there already are left out.
-func (t *transfer) all(ctx context.Context, items []item) error {
-	defer beat(t.tell)()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
-	for _, it := range items {
+	for key, want := range items {
 		if ctx.Err() != nil {
 			break
 		}
-		g.Go(func() error {
-			if size, ok := t.present(it.key); ok {
-				if err := t.keep(ctx, it, size); err != nil {
-					return err
-				}
-				if it.size >= 0 {
-					size = it.size // it may be healed
-				}
-				t.done.Add(size)
-				t.count(it.key, size, true)
+		g.Go(func() (err error) {
+			t.mu.Lock()
+			size, there := t.have[key]
+			t.mu.Unlock()
+			if there && want >= 0 && size != want {
+				err = t.heal(ctx, key) // a part of the copy: no store makes a part of an object visible
+				size = want
+			} else if !there {
+				size, err = t.one(ctx, key, false)
+			}
+			kind := inspect.Parse(key).Kind
+			switch {
+			case errors.Is(err, errGone) && (kind == inspect.Segment || kind == inspect.List || kind == inspect.File):
+				t.total.Add(-max(want, 0))
 				return nil
+			case err != nil:
+				return err
+			case there:
+				t.done.Add(size)
 			}
-			n, err := t.one(ctx, it)
-			if err != nil {
-				return fmt.Errorf("copying %s: %w", it.key, err)
-			}
-			t.count(it.key, n, false)
+			t.count(key, size, there)
 			return nil
 		})
 	}
 	return g.Wait()
 }
 
-// beat tells people again and again how far the work is, also while one object takes long. The caller ends it.
-func beat(tell func()) (end func()) {
-	stop, over := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
-		tick := time.NewTicker(heartbeat)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-				tell()
-			}
-		}
-	}()
-	return func() { close(stop); <-over }
-}
-
 func (t *transfer) tell() {
+	if t.Progress == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.progress(t.done.Load(), t.total.Load())
-}
-
-// present returns the size of an object that the destination has.
-func (t *transfer) present(key string) (size int64, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	size, ok = t.have[key]
-	return size, ok
+	t.Progress("copying", t.done.Load(), t.total.Load())
 }
 
 func (t *transfer) count(key string, n int64, there bool) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.report.Objects++
 	t.report.Bytes += n
 	if there {
@@ -228,23 +162,23 @@ func (t *transfer) count(key string, n int64, there bool) {
 	} else {
 		t.have[key] = n
 	}
-	t.progress(t.done.Load(), t.total.Load())
+	t.mu.Unlock()
+	t.tell()
 }
 
-// one copies an object, and returns its size.
-func (t *transfer) one(ctx context.Context, it item) (n int64, err error) {
+// one copies an object, and returns its size. Again says that the copy in the destination is damaged, and is to be replaced.
+func (t *transfer) one(ctx context.Context, key string, again bool) (n int64, err error) {
+	name, place := t.to.where(key)
 	for pause := 50 * time.Millisecond; ; pause *= 4 {
-		if n, err = t.attempt(ctx, it); err == nil {
-			return n, nil
-		}
-		if errors.Is(err, store.ErrNotFound) {
-			return 0, gone(err)
-		}
-		if _, ok := errors.AsType[*originalError](err); ok {
-			return 0, err
-		}
-		if ctx.Err() != nil || store.Permanent(err) || errors.Is(err, store.ErrPrecondition) || pause > 5*time.Second {
-			return 0, err
+		n, err = t.attempt(ctx, key, again)
+		_, original := errors.AsType[*originalError](err)
+		switch {
+		case err == nil, original, errors.Is(err, errNotOurs):
+			return n, err
+		case errors.Is(err, store.ErrPrecondition):
+			return n, fmt.Errorf("somebody else has put another %s into %s meanwhile, perhaps of another history of this log: give a place of its own: %w", name, place, err)
+		case errors.Is(err, store.ErrNotFound), store.Permanent(err), ctx.Err() != nil, pause > 5*time.Second:
+			return n, fmt.Errorf("copying %s: %w", key, gone(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -254,84 +188,52 @@ func (t *transfer) one(ctx context.Context, it item) (n int64, err error) {
 	}
 }
 
-// attempt copies an object once, in the way that suits it.
-func (t *transfer) attempt(ctx context.Context, it item) (n int64, err error) {
-	w, from, to := t.way(it.key)
-	if w.server == nil || it.size == 0 || it.again {
-		return t.through(ctx, w, it, from, to)
+// attempt copies an object once: a small one in memory, and a large one as a stream.
+func (t *transfer) attempt(ctx context.Context, key string, again bool) (n int64, err error) {
+	from, name := t.from.at(key)
+	to, dest := t.to.at(key)
+	body, info, err := store.Read(ctx, from, name, &store.ReadOptions{Limit: small})
+	large := errors.Is(err, store.ErrTooLarge)
+	if err != nil && !large {
+		return 0, err
 	}
-	_, found, err := store.Read(ctx, w.from, from, &store.ReadOptions{Length: 1})
-	if err == nil {
-		if err := t.long(it, found.Size); err != nil {
+	if again {
+		if err := t.sound(key, body, info.Size); err != nil {
 			return 0, err
 		}
-		_, err = w.server.CopyFrom(ctx, to, w.from, found)
-	}
-	switch {
-	case errors.Is(err, store.ErrUnsupported), errors.Is(err, store.ErrRange):
-		return t.through(ctx, w, it, from, to)
-	case errors.Is(err, store.ErrPrecondition):
-		// The answer of an earlier request was lost, or another object is there.
-		var there store.Info
-		if _, there, err = store.Read(ctx, w.to, to, &store.ReadOptions{Length: 1}); err == nil {
-			err = t.keep(ctx, item{key: it.key, size: found.Size}, there.Size)
+		if err := t.own(ctx); err != nil {
+			return 0, fmt.Errorf("%w%w", errNotOurs, err)
 		}
 	}
-	if err == nil {
-		t.done.Add(found.Size)
-	}
-	return found.Size, err
-}
-
-// through copies an object through this process.
-func (t *transfer) through(ctx context.Context, w *way, it item, from, to string) (int64, error) {
-	if it.size > small || it.size == 0 {
-		return t.stream(ctx, w, it, from, to)
-	}
-	body, _, err := store.Read(ctx, w.from, from, &store.ReadOptions{Limit: small})
 	switch {
-	case errors.Is(err, store.ErrTooLarge), err == nil && len(body) == 0:
-		return t.stream(ctx, w, it, from, to)
-	case err != nil:
-		return 0, err
-	}
-	if err := t.long(it, int64(len(body))); err != nil {
-		return 0, err
-	}
-	if it.again && t.tells(it.key) {
-		err = t.unfit(it.key, t.sound(it.key, body, int64(len(body))))
-	}
-	switch {
-	case err != nil:
-		return 0, err
-	case it.again:
-		err = replace(ctx, w.to, to, body)
+	case large:
+		return t.stream(ctx, key, again)
+	case again:
+		err = replace(ctx, to, dest, body)
 	default:
-		_, err = store.Create(ctx, w.to, to, body, nil)
+		_, err = store.Create(ctx, to, dest, body, nil)
 	}
 	if err == nil {
-		t.done.Add(int64(len(body)))
+		t.done.Add(info.Size)
 	}
-	return int64(len(body)), err
+	return info.Size, err
 }
 
-// stream copies an object of any size in bounded memory.
-func (t *transfer) stream(ctx context.Context, w *way, it item, from, to string) (int64, error) {
-	obj, err := w.from.Get(ctx, from, nil)
+func (t *transfer) stream(ctx context.Context, key string, again bool) (int64, error) {
+	from, name := t.from.at(key)
+	to, dest := t.to.at(key)
+	obj, err := from.Get(ctx, name, nil)
 	if err != nil {
 		return 0, err
 	}
 	defer obj.Body.Close()
-	if err := t.long(it, obj.Size); err != nil {
-		return 0, err
-	}
-	body := &counted{Reader: obj.Body, done: &t.done}
+	body := &counted{obj.Body, t, 0}
 	o := &store.UploadOptions{SizeHint: obj.Size}
-	if it.again {
+	if again {
 		// Whoever else writes this name, and if this request comes late, writes the same bytes.
-		_, err = w.to.Upload(ctx, to, body, o)
+		_, err = to.Upload(ctx, dest, body, o)
 	} else {
-		_, err = store.UploadNew(ctx, w.to, to, body, o, nil)
+		_, err = store.UploadNew(ctx, to, dest, body, o, nil)
 	}
 	if err != nil {
 		t.done.Add(-body.n)
@@ -339,17 +241,18 @@ func (t *transfer) stream(ctx context.Context, w *way, it item, from, to string)
 	return obj.Size, err
 }
 
-// counted adds what is read to the progress.
+// counted tells people about what is read.
 type counted struct {
 	io.Reader
-	done *atomic.Int64
-	n    int64
+	t *transfer
+	n int64
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n += int64(n)
-	c.done.Add(int64(n))
+	c.t.done.Add(int64(n))
+	c.t.tell()
 	return n, err
 }
 
@@ -370,4 +273,47 @@ func replace(ctx context.Context, st store.Store, key string, body []byte) error
 		}
 	}
 	return fmt.Errorf("%s in %s changes all the time: is another backup running to the same place?", key, st.Traits().Name)
+}
+
+// head is what a copy needs to know of a manifest.
+type head struct {
+	// Floor is where the chain begins that no segment has.
+	Floor struct {
+		Position fence.Position `json:"position"`
+	} `json:"floor"`
+	// Roles are the epochs that have written, by who leads: "writer" or "compactor".
+	Roles map[string]struct {
+		Epoch fence.Epoch `json:"epoch"`
+	} `json:"roles"`
+}
+
+// readHead reads a version of the manifest.
+func readHead(ctx context.Context, st store.Store, version uint64, limits fence.Limits) (h head, err error) {
+	key := inspect.Name{Kind: inspect.Manifest, Number: version}.Key()
+	body, _, err := store.Read(ctx, st, key, &store.ReadOptions{Limit: int64(limits.Manifest)})
+	if err == nil {
+		err = document.Decode(key, body, &h)
+	}
+	return h, err
+}
+
+// newest returns the highest number of the objects of a kind that are there; 0 if there is none.
+func newest(have map[string]int64, kind inspect.Kind) (n uint64) {
+	for key := range have {
+		if name := inspect.Parse(key); name.Kind == kind {
+			n = max(n, name.Number)
+		}
+	}
+	return n
+}
+
+// needless reports whether a version needs neither a manifest nor a lock of this name, because they are older or
+// of another version. So it does no harm if one is damaged that the log has no longer.
+func needless(have map[string]int64, version uint64) func(key string) bool {
+	locks := map[inspect.Kind]uint64{inspect.Lock: newest(have, inspect.Lock), inspect.CompactorLock: newest(have, inspect.CompactorLock)}
+	return func(key string) bool {
+		n := inspect.Parse(key)
+		last, lock := locks[n.Kind]
+		return lock && n.Number < last || n.Kind == inspect.Manifest && n.Number != version
+	}
 }

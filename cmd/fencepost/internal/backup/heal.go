@@ -2,143 +2,118 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/frame"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
+	"github.com/fencepost/fencepost/verify"
 )
 
-// A copy that is there already may be damaged, or of another history of the same log.
-//
-//   - Objects of the chain and manifests have the same names in all histories, and may have the same
-//     sizes. So they are compared: those of the chain by the nonce in the header, which is random.
-//   - All other objects have a UUID in their names. No other history has them, and if the size is
-//     right, the copy was once whole: no store makes a part of an object visible.
-//   - What has rotted since is found when the copy is verified, which reads all of it. It is copied
-//     again then. With Options.NoVerify nobody finds it.
+// A copy that is there already may be damaged. If its size is wrong, it was cut. What else has rotted is found when the copy is
+// verified, which reads all of it; with Options.NoVerify nobody finds it. Of another history of the same log there is none: a
+// backup notes where its chain ends, and the log must have had this place.
 
-// damagedError names the objects of a copy that are damaged.
-type damagedError struct {
-	keys []string
-	// walk is set if a walk of the chain has ended there. It does not know what comes after.
-	walk *fence.Position
-	err  error
-}
+// manyFindings is how many damaged objects one reading of a copy tells, to be copied again before the next one.
+const manyFindings = 1 << 20
 
-func (e *damagedError) Error() string { return e.err.Error() }
-func (e *damagedError) Unwrap() error { return e.err }
+// manyParts makes verify read none of what it may leave out: it checks documents, the chain, and that all else is
+// there with its size.
+const manyParts = 1 << 30
 
-// healing calls do until it finds no damage in the copy. What do finds damaged is copied again, each
-// object once: after that it is the source that is damaged.
-func (t *transfer) healing(ctx context.Context, do func() error) error {
+// checked verifies a copy, as st and second show it. What is damaged or missing is copied again, each object once: after
+// that it is the source that is damaged.
+func (t *transfer) checked(ctx context.Context, st, second store.Store) (*verify.Report, error) {
 	for {
-		err := do()
-		damaged, ok := errors.AsType[*damagedError](err)
-		if !ok {
-			return err
+		v, keys, err := t.check(ctx, st, second)
+		if len(keys) == 0 {
+			return v, err
 		}
-		if oerr := t.own(ctx); oerr != nil {
-			return oerr
-		}
-		if damaged.walk != nil {
-			more, merr := t.rottenFrom(ctx, *damaged.walk)
-			if merr != nil {
-				return merr
-			}
-			damaged.keys = append(damaged.keys, more...)
-		}
-		again := map[string]bool{}
-		for _, key := range damaged.keys {
-			if kind := layout.KindOf(key); kind != layout.KindUnknown && kind != layout.KindFormat && !t.wasHealed(key) {
-				again[key] = true
-			}
-		}
+		again := slices.DeleteFunc(keys, func(key string) bool {
+			kind := inspect.Parse(key).Kind
+			return kind == inspect.Unknown || kind == inspect.Format || t.healed[key]
+		})
 		if len(again) == 0 {
-			return err
+			return nil, err
 		}
-		if herr := t.healAll(ctx, slices.Sorted(maps.Keys(again))); herr != nil {
-			return fmt.Errorf("%w; and it cannot be copied again: %w", err, herr)
+		slices.Sort(again)
+		for _, key := range slices.Compact(again) {
+			if herr := t.heal(ctx, key); errors.Is(herr, errNotOurs) {
+				return nil, herr
+			} else if herr != nil {
+				return nil, fmt.Errorf("%w; and it cannot be copied again: %w", err, herr)
+			}
 		}
 	}
 }
 
-// rottenFrom returns the damaged objects of the chain that the destination has from a slot on, without the long
-// ones. Otherwise there would be one walk for each.
-func (t *transfer) rottenFrom(ctx context.Context, at fence.Position) (rotten []string, err error) {
-	defer beat(t.tell)()
-	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for key := range t.have {
-		if p, ok := layout.ParseDataKey(key); !ok || p.Before(at) {
-			continue
-		}
-		g.Go(func() error {
-			b, info, err := store.Read(ctx, t.to, key, &store.ReadOptions{Limit: small})
-			switch {
-			case errors.Is(err, store.ErrTooLarge), errors.Is(err, store.ErrNotFound):
-				return nil
-			case err != nil:
+// compared is how many bytes of an object tell it from others of its name. They have its nonce, which is random.
+const compared = 512
+
+// same refuses a copy of another history of the log, which an interrupted call may have begun. Of what such a copy could have
+// under the names of the log's own objects, verify sees all but the manifest and the end of the chain: each object of the chain
+// has a checksum of the one before it.
+func (t *transfer) same(ctx context.Context, version uint64, end fence.Position) error {
+	for _, n := range []inspect.Name{{Kind: inspect.Manifest, Number: version}, {Kind: inspect.Data, Slot: fence.Position{Epoch: end.Epoch, Seq: end.Seq - 1}}} {
+		var heads [2][]byte
+		for i, s := range []side{t.from, t.to} {
+			b, _, err := store.Read(ctx, s.log, n.Key(), &store.ReadOptions{Length: compared})
+			if ignore(ignore(err, store.ErrNotFound), store.ErrRange) != nil {
 				return err
 			}
-			if errors.Is(t.sound(key, b, info.Size), fence.ErrCorrupt) {
-				mu.Lock()
-				defer mu.Unlock()
-				rotten = append(rotten, key)
-			}
-			return nil
-		})
-	}
-	err = g.Wait()
-	return rotten, err
-}
-
-func (t *transfer) healAll(ctx context.Context, keys []string) error {
-	defer beat(t.tell)()
-	for _, key := range keys {
-		it := item{key: key, size: -1}
-		if kind := layout.KindOf(key); kind == layout.KindSegment || kind == layout.KindFile {
-			if n, ok := t.present(key); ok { // keep has seen to it that this is the right size
-				it.size = n
-			}
+			heads[i] = b
 		}
-		if err := t.heal(ctx, it); err != nil {
-			return err
+		// What is folded may be pruned.
+		if heads[0] == nil || heads[1] == nil || bytes.Equal(heads[0], heads[1]) {
+			continue
 		}
+		body, info, err := store.Read(ctx, t.from.log, n.Key(), &store.ReadOptions{Limit: small})
+		if err == nil {
+			err = t.sound(n.Key(), body, info.Size)
+		}
+		if err == nil || errors.Is(err, store.ErrTooLarge) {
+			err = fmt.Errorf("%s has another history of this log than %s: its %s has other content; give a place of its own", t.to.log.Traits().Name, t.from.log.Traits().Name, n.Key())
+		}
+		return err
 	}
 	return nil
 }
 
-func (t *transfer) wasHealed(key string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.healed[key]
-}
-
-// wasDamaged tells people about a copy that is about to be replaced.
-func (t *transfer) wasDamaged(key string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.healed[key] = true
-	t.report.Healed = len(t.healed)
-	w, _, name := t.way(key)
-	t.note("%s in %s is damaged; copying it again", name, w.to.Traits().Name)
+// check verifies a copy once. Keys are the objects that are damaged or missing.
+func (t *transfer) check(ctx context.Context, st, second store.Store) (v *verify.Report, keys []string, err error) {
+	o := &verify.Options{Copy: true, Files: second, MaxFindings: manyFindings, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+		if !t.NoVerify {
+			t.Progress("verifying "+p.Stage, p.Done, p.Total)
+		}
+	}}}
+	if t.NoVerify {
+		o.Part, o.Parts, o.NoContent = 1, manyParts, true
+	}
+	v, err = verify.Run(ctx, st, o)
+	if err != nil {
+		return v, nil, err
+	}
+	for _, p := range v.Problems {
+		if p.Key != "" {
+			keys = append(keys, p.Key)
+			err = cmp.Or(err, fmt.Errorf("%w: the copy in %s is not whole: %v", fence.ErrCorrupt, st.Traits().Name, p))
+		}
+	}
+	if len(keys) == 0 && !v.OK() && !t.NoVerify { // such as a rule that was set meanwhile
+		err = fmt.Errorf("the copy in %s cannot be relied on: %v", st.Traits().Name, v.Problems[0])
+	}
+	return v, keys, err
 }
 
 // originalError: the original of an object is damaged. It is not copied: it could replace the last sound copy.
 type originalError struct {
-	key, name, place, look string
-	err                    error
+	name, place, look string
+	err               error
 }
 
 func (e *originalError) Error() string {
@@ -147,144 +122,48 @@ func (e *originalError) Error() string {
 
 func (e *originalError) Unwrap() error { return e.err }
 
-// long refuses an original that is not as long as it should be.
-func (t *transfer) long(it item, size int64) error {
-	if it.size < 0 || size == it.size {
-		return nil
-	}
-	return t.unfit(it.key, fmt.Errorf("%w: it has %d bytes, and should have %d", fence.ErrCorrupt, size, it.size))
-}
-
-// unfit returns what is wrong with an original as an originalError, if that is damage.
-func (t *transfer) unfit(key string, err error) error {
-	if !errors.Is(err, fence.ErrCorrupt) {
-		return nil
-	}
-	w, from, _ := t.way(key)
-	return &originalError{key, from, w.from.Traits().Name, t.look, err}
-}
-
-// heal copies an object over its damaged copy. The last complete backup in the same place loses nothing by
+// heal copies an object over its damaged copy, and tells people. The last complete backup in the same place loses nothing by
 // that, if it has this object too.
+func (t *transfer) heal(ctx context.Context, key string) error {
+	n, err := t.one(ctx, key, true)
+	if err == nil {
+		t.wasDamaged(key)
+		t.done.Add(-n)
+	}
+	return err
+}
+
+// wasDamaged tells people about a copy that was replaced.
+func (t *transfer) wasDamaged(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.healed[key] = true
+	t.report.Healed = len(t.healed)
+	name, place := t.to.where(key)
+	t.Note("%s in %s is damaged; it was copied again", name, place)
+}
+
+// sound returns an originalError if an original that would replace a copy is damaged, as far as that can be told without its
+// log. B is all of it, or nothing if it is large: verify reads the rest.
 //
 // A damaged original replaces no copy. Without this check: an object of the log is cut to half; the nightly
 // backup finds that its copy has another size, and replaces it by the half; that copy was the last place that had
 // the records of the other half.
-func (t *transfer) heal(ctx context.Context, it item) error {
-	if t.tells(it.key) {
-		b, size, err := t.head(ctx, t.log.from, it.key, it.key)
-		if err != nil {
-			return gone(err)
-		}
-		if err := t.unfit(it.key, t.sound(it.key, b, size)); err != nil {
-			return err
-		}
+func (t *transfer) sound(key string, b []byte, size int64) (err error) {
+	t.mu.Lock()
+	was := t.have[key]
+	t.mu.Unlock()
+	switch kind := inspect.Parse(key).Kind; {
+	case size < was: // no object ever grows: of two that differ the shorter one is cut
+		err = fmt.Errorf("%w: it has %d bytes, and its copy has %d", fence.ErrCorrupt, size, was)
+	case kind == inspect.Data && b != nil:
+		err = inspect.CheckData(b, t.limits)
+	case kind == inspect.Manifest:
+		err = document.Decode(key, b, new(struct{}))
 	}
-	t.wasDamaged(it.key)
-	it.again = true
-	n, err := t.one(ctx, it)
-	t.done.Add(-n)
-	return err
-}
-
-// gone returns errGone for an object that is not there, and else err.
-func gone(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("%w: %w", errGone, err)
-	}
-	return err
-}
-
-// keep decides about an object that the destination has already: it is the copy, or is healed, or is of another
-// history, which is an otherError. An original that differs, and is damaged, is an originalError.
-func (t *transfer) keep(ctx context.Context, it item, size int64) error {
-	switch {
-	case t.tells(it.key):
-		return t.compare(ctx, it)
-	case it.size >= 0 && size != it.size:
-		return t.heal(ctx, it) // its name is unique, so this is a part of the copy
-	}
-	return nil
-}
-
-// compare is keep for an object whose name may be in several histories.
-func (t *transfer) compare(ctx context.Context, it item) error {
-	w, from, to := t.way(it.key)
-	want, all, err := t.head(ctx, w.from, it.key, from)
-	if err != nil {
-		return gone(err)
-	}
-	got, found, err := t.head(ctx, w.to, it.key, to)
-	switch {
-	case err != nil:
-		return err
-	case bytes.Equal(want, got) && found == all:
+	if err == nil || !errors.Is(err, fence.ErrCorrupt) {
 		return nil
 	}
-	if err := t.unfit(it.key, t.sound(it.key, want, all)); err != nil {
-		return err
-	}
-	switch rotten := errors.Is(t.sound(it.key, got, found), fence.ErrCorrupt); {
-	case rotten && (nonce(got) == nil || nonce(got) == nonce(want)):
-		return t.heal(ctx, it)
-	case found != all:
-		return &otherError{it.key, fmt.Sprintf("its %s has %d bytes, not %d", to, found, all), w.to.Traits().Name, t.advice}
-	case nonce(want) == nil || nonce(want) != nonce(got):
-		return &otherError{it.key, "its " + to + " has other content", w.to.Traits().Name, t.advice}
-	}
-	return nil // a seal that verify has made again: it has another time, and the same nonce
-}
-
-// tells reports whether an object tells one history from another. The others have names that no other history has.
-func (t *transfer) tells(key string) bool {
-	_, manifest := layout.ParseManifestKey(key)
-	return manifest || chained(key)
-}
-
-func chained(key string) bool {
-	_, data := layout.ParseDataKey(key)
-	return data
-}
-
-// head reads as much of an object as is compared, and tells its size.
-func (t *transfer) head(ctx context.Context, st store.Store, key, name string) (b []byte, size int64, err error) {
-	o := &store.ReadOptions{Limit: int64(t.limits.Manifest)}
-	if chained(key) {
-		o = &store.ReadOptions{Length: compared}
-	}
-	b, info, err := store.Read(ctx, st, name, o)
-	switch {
-	case errors.Is(err, store.ErrRange): // it is empty
-		return nil, 0, nil
-	case errors.Is(err, store.ErrTooLarge): // no log has such a manifest
-		return nil, info.Size, nil
-	}
-	return b, info.Size, err
-}
-
-// sound returns fence.ErrCorrupt if an object is damaged, as far as b tells, which is its beginning or all of it.
-// Of a long object of the chain only the header and the size are known: verify reads the rest.
-func (t *transfer) sound(key string, b []byte, size int64) error {
-	if !chained(key) {
-		return document.Decode(key, b, new(struct{}))
-	}
-	h, err := frame.DecodeHeader(b)
-	switch {
-	case err != nil:
-		return err
-	case size != frame.HeaderSize+h.BodyLen():
-		return fmt.Errorf("%w: it has %d bytes, and its header says %d", fence.ErrCorrupt, size, frame.HeaderSize+h.BodyLen())
-	case int64(len(b)) == size:
-		_, err = frame.Decode(b, t.limits)
-	}
-	return err
-}
-
-// nonce is that of an object of the chain, nil if it is none.
-func nonce(b []byte) any {
-	h, err := frame.DecodeHeader(b)
-	if err != nil {
-		return nil
-	}
-	return h.Nonce
+	name, place := t.from.where(key)
+	return &originalError{name, place, t.look, err}
 }

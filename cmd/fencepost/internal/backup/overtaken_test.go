@@ -3,8 +3,6 @@ package backup_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +12,6 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/verify"
 )
@@ -104,60 +101,6 @@ func TestOvertakenAtFirst(t *testing.T) {
 				t.Errorf("%v, empty %t: %d manifests", kind, empty, n)
 			}
 		}
-	}
-}
-
-// older makes a complete backup one of an older version: its note has no name of the place, and not where the chain ends.
-func older(t *testing.T, to store.Store) {
-	t.Helper()
-	var doc map[string]any
-	if err := json.Unmarshal(objects(t, to)[backup.NoteKey], &doc); err != nil {
-		t.Fatal(err)
-	}
-	delete(doc, "place")
-	delete(doc, "chain")
-	delete(doc, "crc32c")
-	doc["pin"] = "backup to mem://backup"
-	body, err := document.Encode(backup.NoteKey, doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fixture.Put(t, to, backup.NoteKey, body)
-}
-
-// TestOlderBackupStaysComplete: a complete backup of an older version is brought up to date, and the pin cannot be set. The backup can be
-// restored as before. The next call goes on.
-func TestOlderBackupStaysComplete(t *testing.T) {
-	src, to := newLog(t), named("backup")
-	l := begun(t, src)
-	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
-		t.Fatal(err)
-	}
-	before := contents(t, src)
-	older(t, to)
-	l.lead()
-	l.compact()
-	broken := errors.New("the process is killed")
-	slow := faultstore.New(src, &faultstore.Options{Hook: func(op faultstore.Op) faultstore.Fault {
-		if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.PinPrefix) {
-			return faultstore.Fault{Drop: true, Err: &store.Error{Op: "test", Key: op.Key, Kind: store.ErrDenied, Err: broken}}
-		}
-		return faultstore.Fault{}
-	}})
-	for range 2 {
-		if _, err := backup.Make(t.Context(), slow, to, nil); !errors.Is(err, broken) {
-			t.Fatal(err)
-		}
-		back := named("back")
-		if _, err := backup.Restore(t.Context(), to, back, quick); err != nil || !slices.Equal(contents(t, back), before) {
-			t.Errorf("restore: %v", err)
-		}
-	}
-	if _, err := backup.Make(t.Context(), src, to, nil); err != nil || !slices.Equal(contents(t, to), contents(t, src)) {
-		t.Error(err)
-	}
-	if p := pins(t, src); len(p) > 0 {
-		t.Errorf("left are the pins %q", p)
 	}
 }
 

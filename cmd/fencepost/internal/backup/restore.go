@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,16 +9,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/files"
-	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
+	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/store/probe"
-	"github.com/fencepost/fencepost/verify"
 )
 
 // EpochGap is how far the epochs of a restored log are after those of the backup. The
@@ -25,12 +26,28 @@ import (
 // of the restored log, nor may a gate that has seen their tokens refuse the new ones.
 const EpochGap = 1 << 20
 
+// holder is the holder of the lock that a restore leaves.
+const holder = "fencepost restore"
+
+// restoring is a restore under way.
+type restoring struct {
+	*transfer
+	n      restored
+	format manifest.Format  // of the restored log
+	source map[string]int64 // what the backup has of the version, by key, with its size
+	// mark is the version of the format.json that this restore has put into its place, and run is the name in it.
+	mark store.Version
+	run  fence.ID
+	// second is the mark in the second store, if there is one.
+	second store.Info
+}
+
 // Restore copies a backup to an empty place, or goes on with that. If the log had the files of
 // its table in a second store, Options.Files is the one for the restored log: no log that is a
 // copy of the same one may use it. Other logs may.
 func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report, error) {
 	o := opts.defaults()
-	if err := distinct(to, from, "the restored log", "the backup"); err != nil {
+	if err := distinct(to, from, "the restored log", "the backup", "give each a place of its own"); err != nil {
 		return nil, err
 	}
 	n, err := readNote(ctx, from)
@@ -40,80 +57,77 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	if n.updating {
 		o.Note("the backup is being brought up to date, or that was interrupted; restoring version %d, which was complete before", n.Version)
 	}
-	t := begin(from, to, &Report{Log: n.Log, Version: n.Version}, &o)
-	t.advice = "is not empty, and differs from the backup: restore to an empty place"
-	t.look = "verify --copy"
-	t.own = t.stillMine
-	if err := t.filesIn(n, o.Files); err != nil {
+	r := &restoring{n: n, transfer: &transfer{
+		Options: o, from: side{log: from}, to: side{log: to}.with(o.Files, manifest.Format{Log: n.Log}), report: &Report{Log: n.Log, Version: n.Version}, healed: map[string]bool{},
+		look: "verify --copy",
+	}}
+	r.own = r.stillMine
+	if err := r.filesIn(); err != nil {
 		return nil, err
 	}
-	if t.have, err = existing(ctx, to, ""); err != nil {
+	if r.have, err = (side{log: to}).list(ctx, ""); err != nil {
 		return nil, err
 	}
-	_, there := t.have[layout.FormatKey]
-	if _, noted := t.have[NoteKey]; noted {
+	if _, noted := r.have[NoteKey]; noted {
 		return nil, fmt.Errorf("%s is not empty: it has a backup; nothing was copied; restore to an empty place", to.Traits().Name)
 	}
-	var before *manifest.Restoring
-	if there {
-		before, t.mark, err = begunBefore(ctx, to, n)
-	}
-	if there = there && before == nil; err == nil && !there {
-		delete(t.have, layout.FormatKey) // it is a mark
-		err = t.ownFiles()
-	}
-	if err == nil {
-		err = t.haveFiles(ctx)
-	}
-	if err == nil && !there {
-		err = t.freeFiles(ctx, n.Log)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if there {
-		for key, size := range t.have {
-			t.count(key, size, true)
+	if _, there := r.have[inspect.Format.Prefix()]; there {
+		if ready, err := r.before(ctx); err != nil {
+			return nil, err
+		} else if ready != nil {
+			return r.report, r.recheck(ctx, ready)
 		}
-		return t.report, recheck(ctx, to, n, t.report, &o)
+		delete(r.have, inspect.Format.Prefix()) // it is a mark
 	}
-	items, source, err := t.listed(ctx, n)
+	// All sizes before the first write: a refusal must leave the places as they were.
+	if err := r.listed(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.fits(ctx); err != nil {
+		return nil, err
+	}
+	return r.report, r.n.beside(ctx, from, to, r.restore(ctx))
+}
+
+// filesIn checks the second store for the files of the restored log.
+func (r *restoring) filesIn() error {
+	second := r.Files
+	switch {
+	case r.n.Files == "" && second != nil:
+		return fmt.Errorf("%w: the log in the backup keeps its files in its own store; leave out --files", manifest.ErrFiles)
+	case r.n.Files == "":
+		return nil
+	case second == nil:
+		return fmt.Errorf("%w: the log in the backup kept the files of its table in another store, %s; say with --files URL where they go. Other logs may use that store, but not the one from which the backup was made",
+			manifest.ErrFiles, r.n.Files)
+	}
+	r.report.Files = second.Traits().Name
+	if err := apart(second, r.from.log); err != nil {
+		return err
+	}
+	if err := distinct(second, r.to.log, "the store for files", "the restored log", "they lie one within the other: give each a place of its own"); err != nil {
+		return fmt.Errorf("%w: %w", manifest.ErrFiles, err)
+	}
+	return nil
+}
+
+// before returns the format of the log that is in the place of a restore. It is nil if a restore has begun there, and has left its
+// mark, which this one takes over. The mark of another version or log is an error.
+func (r *restoring) before(ctx context.Context) (*manifest.Format, error) {
+	_, info, err := store.Read(ctx, r.to.log, inspect.Format.Prefix(), &store.ReadOptions{Limit: maxNote})
 	if err != nil {
 		return nil, err
 	}
-	// All sizes before the first copy: a refusal must leave the place as it was.
-	if err := t.fits(source); err != nil {
-		return nil, err
+	f, err := manifest.ReadFormat(ctx, r.to.log, nil) // if it is a later one, the swap of the mark fails
+	if !errors.Is(err, manifest.ErrRestoring) {
+		return &f, err
 	}
-	return t.report, n.beside(ctx, from, to, t.restore(ctx, n, items, source, &o))
-}
-
-// restored is the note of a backup, with the version that can be restored.
-type restored struct {
-	note
-	// updating says that a later version has begun in the same place.
-	updating bool
-}
-
-// readNote reads which version of a backup can be restored.
-func readNote(ctx context.Context, from store.Store) (n restored, err error) {
-	body, _, err := store.Read(ctx, from, NoteKey, &store.ReadOptions{Limit: 1 << 20})
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return n, fmt.Errorf("%s has no %s: it is not a backup that `fencepost backup` made", from.Traits().Name, NoteKey)
-	case err != nil:
-		return n, err
+	if f.Log != r.n.Log || f.Restoring.Version != r.n.Version {
+		return nil, fmt.Errorf("a restore of version %d of log %v to %s has begun and has not ended, and this is version %d of log %v; nothing was copied; restore to an empty place",
+			f.Restoring.Version, f.Log, r.to.log.Traits().Name, r.n.Version, r.n.Log)
 	}
-	if err := document.Decode(NoteKey, body, &n.note, needsFiles); err != nil {
-		return n, fmt.Errorf("the backup in %s cannot be restored; restore another one, or an older version of this object: %w", from.Traits().Name, err)
-	}
-	switch {
-	case !n.Done && n.Previous != nil:
-		n.Version, n.Chain, n.updating = n.Previous.Version, &n.Previous.Chain, true
-	case !n.Done:
-		return n, fmt.Errorf("the backup in %s is not complete: run `fencepost backup` again, or restore another one", from.Traits().Name)
-	}
-	return n, nil
+	r.mark = info.Version
+	return nil, nil
 }
 
 // beside looks whether an error of a restore comes from an update of the backup that was completed meanwhile: that
@@ -135,50 +149,35 @@ func (n *restored) beside(ctx context.Context, from, to store.Store, err error) 
 // standing says what is in the place of a restore that has failed. Another restore to there may have made it a log
 // by now. So whoever speaks of deleting it says so only through this, as what follows if it is no log.
 func standing(ctx context.Context, to store.Store, noLog string) string {
+	name := to.Traits().Name
 	switch _, err := manifest.ReadFormat(ctx, to, nil); {
 	case errors.Is(err, manifest.ErrRestoring) && noLog == "":
-		return fmt.Sprintf("Another restore to %s has begun meanwhile, and this one ends; if the other one is interrupted, run it again", to.Traits().Name)
-	case errors.Is(err, manifest.ErrRestoring):
-		return fmt.Sprintf("What is in %s is no log%s", to.Traits().Name, noLog)
+		return fmt.Sprintf("Another restore to %s has begun meanwhile, and this one ends; if the other one is interrupted, run it again", name)
+	case errors.Is(err, manifest.ErrRestoring), errors.Is(err, manifest.ErrNotInitialized):
+		return fmt.Sprintf("What is in %s is no log%s", name, noLog)
 	case err == nil:
-		return fmt.Sprintf("There is a log in %s now, which this restore or another one has made: leave it as it is. `fencepost verify` checks it", to.Traits().Name)
-	case errors.Is(err, manifest.ErrNotInitialized):
-		return fmt.Sprintf("What is in %s is no log%s", to.Traits().Name, noLog)
+		return fmt.Sprintf("There is a log in %s now, which this restore or another one has made: leave it as it is. `fencepost verify` checks it", name)
 	default:
-		return fmt.Sprintf("Whether there is a log in %s could not be found out (%v): delete nothing there", to.Traits().Name, err)
+		return fmt.Sprintf("Whether there is a log in %s could not be found out (%v): delete nothing there", name, err)
 	}
 }
 
-// errUpdated: the backup has another version than when the restore began.
-var errUpdated = errors.New("the version that was restored is not in the backup any more")
-
-// listed returns what is to be copied, and all that the backup has of this version.
-func (t *transfer) listed(ctx context.Context, n restored) (items []item, source map[string]int64, err error) {
-	if source, err = existing(ctx, t.from, ""); err != nil {
-		return nil, nil, err
+// listed finds what the backup has of this version.
+func (r *restoring) listed(ctx context.Context) error {
+	var err error
+	if r.source, err = r.from.list(ctx, ""); err != nil {
+		return err
 	}
-	maps.DeleteFunc(source, func(key string, _ int64) bool { return n.later(key) })
-	t.leaveOut(source)
-	for _, key := range oldLocks(source) {
-		delete(source, key)
+	r.leaveOut()
+	old := needless(r.source, r.n.Version)
+	maps.DeleteFunc(r.source, func(key string, _ int64) bool {
+		n := inspect.Parse(key) // of the chain, an update that has not ended has copied what comes after its end
+		return old(key) || n.Kind == inspect.Data && !n.Slot.Before(r.n.Chain.Slot)
+	})
+	if _, ok := r.source[inspect.Name{Kind: inspect.Manifest, Number: r.n.Version}.Key()]; !ok {
+		return fmt.Errorf("the backup in %s has no manifest of version %d: it was brought up to date meanwhile, or it is damaged; nothing was copied; run this again, and if that says the same, restore another backup", r.from.log.Traits().Name, r.n.Version)
 	}
-	if _, ok := source[layout.ManifestKey(n.Version)]; !ok {
-		return nil, nil, fmt.Errorf("the backup in %s has no manifest of version %d: it was brought up to date meanwhile, or it is damaged; nothing was copied; run this again, and if that says the same, restore another backup", t.from.Traits().Name, n.Version)
-	}
-	for key, size := range source {
-		kind := layout.KindOf(key)
-		lock := kind == layout.KindLock || kind == layout.KindCompactorLock
-		_, there := t.have[key]
-		there = there && lock // an earlier call may have deposed its holder
-		if key != NoteKey && key != layout.FormatKey && !strings.HasPrefix(key, layout.TmpPrefix) && !there {
-			t.total.Add(size)
-			if lock {
-				size = -1 // a backup that is made meanwhile may replace it
-			}
-			items = append(items, item{key: key, size: size})
-		}
-	}
-	return items, source, nil
+	return nil
 }
 
 // leaveOut takes away what no backup has, and tells people. It would become a part of the log otherwise: a pin that nobody
@@ -188,19 +187,20 @@ func (t *transfer) listed(ctx context.Context, n restored) (items []item, source
 // the position of a consumer to a backup; the restored log has it; the consumer begins after records that
 // it has never seen.
 //
-//mutant:replace !inBackups(key) => false
-func (t *transfer) leaveOut(source map[string]int64) {
+//mutant:replace inBackups(n) => true
+func (r *restoring) leaveOut() {
 	var strange []string
-	for key := range source {
-		if key == NoteKey || key == layout.FormatKey || strings.HasPrefix(key, layout.TmpPrefix) {
+	for key := range r.source {
+		n := inspect.Parse(key)
+		if inBackups(n) {
 			continue
 		}
-		if !inBackups(key) {
+		delete(r.source, key)
+		if key != NoteKey && n.Kind != inspect.Format && n.Kind != inspect.Tmp {
 			strange = append(strange, key)
-			delete(source, key)
 		}
 	}
-	if t.report.Strange = len(strange); t.report.Strange == 0 {
+	if r.report.Strange = len(strange); r.report.Strange == 0 {
 		return
 	}
 	slices.Sort(strange)
@@ -209,188 +209,54 @@ func (t *transfer) leaveOut(source map[string]int64) {
 	if n := len(strange) - len(first); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	t.note("left out what is in %s and no part of a backup: %q%s", t.from.Traits().Name, first, more)
-}
-
-// inBackups reports whether a backup may have an object of this name.
-func inBackups(key string) bool {
-	switch layout.KindOf(key) {
-	case layout.KindLock, layout.KindCompactorLock:
-		prefix, _, _ := strings.Cut(key, "/")
-		return key != layout.CandidateKey(prefix+"/")
-	case layout.KindData, layout.KindManifest, layout.KindSegment, layout.KindList:
-		return true
-	case layout.KindFile:
-		return !strings.HasPrefix(key, layout.DeltaPrefix)
-	}
-	return false
-}
-
-// restore copies, checks the copy, and then makes it a log. If the copy is not sound, it never becomes one:
-// nobody can append to it, and a later call goes on.
-func (t *transfer) restore(ctx context.Context, n restored, items []item, source map[string]int64, o *Options) error {
-	f, err := manifest.ReadFormat(ctx, t.from, nil)
-	if err != nil {
-		return err
-	}
-	f, t.limits = asLog(f, nil), f.Limits
-	second := o.Files
-	if second != nil { // rules for what others keep there do not matter
-		second = files.View(second, f.Log)
-	}
-	if err := ageless(ctx, o, t.to, second); err != nil {
-		return err
-	}
-	if err := t.take(ctx, f, n); err != nil {
-		return err
-	}
-	// guard:restore-probed. A restore probes the place of the log before it copies anything there, as for a
-	// new log, and its format.json has this report. Without this check: a log is restored to a server that
-	// ignores conditions; the report of the original's store says that all is well; two leaders append to
-	// one slot, and both are told that their records are safe.
-	//
-	//mutant:replace err != nil => err != nil && false
-	if f.Probe, err = probing(ctx, t.to, o); err != nil {
-		return err
-	}
-	if err := t.claim(ctx, &f, source, o); err != nil {
-		return err
-	}
-	t.tryServer(ctx)
-	if err := t.all(ctx, items); err != nil {
-		return err
-	}
-	var m *state.Manifest
-	if err := t.healing(ctx, func() (err error) {
-		if m, err = state.With(t.to, f, nil).Newest(ctx); err == nil {
-			return n.Chain.endOf(ctx, t.to, &f, m, lost(t.to))
-		}
-		if errors.Is(err, fence.ErrCorrupt) {
-			err = &damagedError{keys: []string{layout.ManifestKey(n.Version)}, err: err}
-		}
-		return err
-	}); err != nil {
-		return t.unsound(ctx, err)
-	}
-	if t.report.Epoch, err = t.raise(ctx, m.Roles[layout.Writer].Epoch); err != nil {
-		return err
-	}
-	t.report.ends(m, n.Chain)
-	format, err := document.Encode(layout.FormatKey, f)
-	if err != nil {
-		return err
-	}
-	if err := t.healing(ctx, func() error {
-		return check(ctx, formatted{t.to, format}, o.Files, n.Chain, t.report, o)
-	}); err != nil {
-		return t.unsound(ctx, err)
-	}
-	// A copy that was read whole is sound, whatever the backup is now.
-	if now, err := readNote(ctx, t.from); !t.report.Verified && (err != nil || now.Version != n.Version || now.Log != n.Log) {
-		return errors.Join(errUpdated, err)
-	}
-	// Last, what makes it a log.
-	return t.restoreFormat(ctx, &f)
-}
-
-// unsound says what to do about a copy that must not become a log.
-func (t *transfer) unsound(ctx context.Context, err error) error {
-	if !errors.Is(err, fence.ErrCorrupt) {
-		return err
-	}
-	return fmt.Errorf("%w. %s", err, standing(ctx, t.to, ". Run the same command again: it copies what is damaged, if it can. If that fails too, run `fencepost verify --copy` on the backup: if the backup is sound, restore it to an empty place; if it is damaged, restore another one to there"))
-}
-
-// ends sets which records a copy has, as far as that is known without reading it.
-func (r *Report) ends(m *state.Manifest, chain *ending) {
-	r.First, r.End = m.First(), m.Tail().Offset
-	if chain != nil {
-		r.End = chain.Records
-	}
-}
-
-// later reports whether an object of a backup does not belong to the version that is restored: an
-// update that has not ended has copied it, or has not deleted it yet.
-func (n *note) later(key string) bool {
-	p, data := layout.ParseDataKey(key)
-	return other(key, n.Version) || data && n.Chain != nil && !p.Before(n.Chain.Slot)
-}
-
-// lost says what to do about a backup that has lost the end of its chain.
-func lost(to store.Store) string {
-	return fmt.Sprintf("restore another backup, to another place than %s; or look for older versions of these objects in the place of the backup", to.Traits().Name)
-}
-
-// probing probes the place of the restored log.
-func probing(ctx context.Context, to store.Store, o *Options) (*probe.Report, error) {
-	o.Progress("probing", 0, 0)
-	report, err := probe.Run(ctx, to, o.Probe)
-	if err != nil {
-		return nil, fmt.Errorf("%s; nothing was copied but the mark of this restore, %s: %w", to.Traits().Name, layout.FormatKey, err)
-	}
-	return report, nil
-}
-
-// ageless refuses places whose buckets delete objects by their age, since no check there would succeed. Nil is no
-// place. With Options.NoVerify it only tells people.
-func ageless(ctx context.Context, o *Options, places ...store.Store) error {
-	for _, st := range places {
-		if st == nil {
-			continue
-		}
-		found, err := verify.Rules(ctx, st, nil)
-		switch {
-		case errors.Is(err, store.ErrDenied), err != nil && o.NoVerify:
-		case err != nil:
-			return err
-		case len(found) > 0 && o.NoVerify:
-			o.Note("%s: %s; %s", st.Traits().Name, found[0].What, found[0].Remedy)
-		case len(found) > 0:
-			return fmt.Errorf("%s: %s; nothing was copied; %s", st.Traits().Name, found[0].What, found[0].Remedy)
-		}
-	}
-	return nil
+	r.Note("left out what is in %s and no part of a backup: %q%s", r.from.log.Traits().Name, first, more)
 }
 
 // fits refuses a place, or a store for files, that has something that is not in the backup.
-func (t *transfer) fits(source map[string]int64) error {
-	for key, size := range t.have {
-		want, ok := source[key]
-		w, _, name := t.way(key)
-		switch {
-		case strings.HasPrefix(key, layout.TmpPrefix), layout.KindOf(key) == layout.KindLock, layout.KindOf(key) == layout.KindCompactorLock:
+func (r *restoring) fits(ctx context.Context) error {
+	files := inspect.File.Prefix()
+	if r.to.second != nil {
+		for key := range r.have {
+			if strings.HasPrefix(key, files) {
+				return fmt.Errorf("%s is not empty: it has %s, and the files of the restored log go to %s; nothing was copied; restore to an empty place", r.to.log.Traits().Name, key, r.report.Files)
+			}
+		}
+		there, err := r.to.list(ctx, files)
+		if err != nil {
+			return err
+		}
+		maps.Copy(r.have, there)
+	}
+	for key, size := range r.have {
+		want, ok := r.source[key]
+		name, place := r.to.where(key)
+		switch kind := inspect.Parse(key).Kind; {
+		case kind == inspect.Tmp, kind == inspect.Lock, kind == inspect.CompactorLock:
 		case !ok:
-			return fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", w.to.Traits().Name, name)
-		case size < want && unique(key): // it was cut, and is copied again; a longer one stays, since then the backup is cut
+			return fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", place, name)
+		case size < want && kind != inspect.Data && kind != inspect.Manifest: // it was cut, and is copied again; a longer one stays, since then the backup is cut
 		case size != want:
-			return fmt.Errorf("%s is not empty: its %s has %d bytes, and that of the backup has %d; nothing was copied; restore to an empty place", w.to.Traits().Name, name, size, want)
+			return fmt.Errorf("%s is not empty: its %s has %d bytes, and that of the backup has %d; nothing was copied; restore to an empty place", place, name, size, want)
 		}
 	}
 	return nil
 }
 
-// unique reports whether the name of an object is in no other history, so that the one in the destination is its copy.
-func unique(key string) bool {
-	kind := layout.KindOf(key)
-	return kind == layout.KindSegment || kind == layout.KindFile || kind == layout.KindList
-}
-
 // recheck checks again what an earlier call has restored, if nobody has used the log since.
-func recheck(ctx context.Context, to store.Store, n restored, report *Report, o *Options) error {
-	name := to.Traits().Name
-	f, err := manifest.ReadFormat(ctx, to, nil)
+func (r *restoring) recheck(ctx context.Context, f *manifest.Format) error {
+	name := r.to.log.Traits().Name
 	switch {
-	case err != nil:
-		return err
 	case f.Backup:
 		return fmt.Errorf("%s is not empty: it has a backup; nothing was copied; restore to an empty place", name)
-	case f.Log != n.Log:
-		return fmt.Errorf("there is another log in %s: log %v, and the backup is of log %v; nothing was copied; restore to an empty place", name, f.Log, n.Log)
+	case f.Log != r.n.Log:
+		return fmt.Errorf("there is another log in %s: log %v, and the backup is of log %v; nothing was copied; restore to an empty place", name, f.Log, r.n.Log)
 	}
-	if err := marked(ctx, to, &f, o.Files); err != nil {
-		return err
+	if r.Files != nil {
+		if _, _, err := manifest.ClaimFiles(ctx, r.to.log, r.Files, f.Log, nil); err != nil {
+			return err
+		}
 	}
-	e, err := leader.New(to, layout.LockPrefix, nil)
+	e, err := leader.New(r.to.log, inspect.Lock.Prefix(), nil)
 	if err != nil {
 		return err
 	}
@@ -398,34 +264,194 @@ func recheck(ctx context.Context, to store.Store, n restored, report *Report, o 
 	if ignore(err, leader.ErrNoLeader) != nil {
 		return err
 	}
-	log, err := state.Open(ctx, to, nil)
+	if newest(r.have, inspect.Manifest) != r.n.Version || f.Restored != r.n.Version || rec.Holder != holder {
+		return fmt.Errorf("there is a log in %s already: it is that of the backup, and has another version or has been used since; nothing was copied; `fencepost verify` checks it. Restore to another place only if this log is not wanted", name)
+	}
+	files, err := r.to.list(ctx, inspect.File.Prefix())
 	if err != nil {
 		return err
 	}
-	m, err := log.Newest(ctx)
-	switch {
-	case err != nil:
-		return err
-	case m.Version != n.Version, rec.Holder != layout.RestoreHolder:
-		return fmt.Errorf("there is a log in %s already: it is that of the backup, and has another version or has been used since; nothing was copied; `fencepost verify` checks it. Restore to another place only if this log is not wanted", name)
+	maps.Copy(r.have, files)
+	for key, size := range r.have {
+		r.count(key, size, true)
 	}
-	if err = n.Chain.endOf(ctx, to, &f, m, "the backup may still have them"); err == nil {
-		report.Epoch = rec.Epoch + 1
-		report.ends(m, n.Chain)
-		// The log may be in use already, so its end is not compared again.
-		err = check(ctx, to, o.Files, nil, report, o)
+	v, _, err := r.check(ctx, r.to.log, r.Files)
+	if err == nil {
+		err = r.n.Chain.check(ending{v.End, v.Tail}, r.to.log, "the backup may still have them")
 	}
 	if errors.Is(err, fence.ErrCorrupt) {
 		return fmt.Errorf("%w. It was restored before, and was damaged since, or was not verified then: restore again, to an empty place", err)
 	}
+	if err == nil {
+		r.report.Already, r.report.Verified, r.report.Epoch, r.report.First, r.report.End = true, !r.NoVerify, rec.Epoch+1, v.First, v.End
+	}
 	return err
 }
 
+// restore copies, checks the copy, and then makes it a log. If the copy is not sound, it never becomes one:
+// nobody can append to it, and a later call goes on.
+func (r *restoring) restore(ctx context.Context) error {
+	f, err := manifest.ReadFormat(ctx, r.from.log, nil)
+	if err != nil {
+		return err
+	}
+	r.format, r.limits = as(f, false), f.Limits
+	r.format.Restored = r.n.Version
+	places := []store.Store{r.to.log}
+	if r.to.second != nil { // rules for what others keep there do not matter
+		own, err := store.Sub(r.to.second, strings.TrimSuffix(r.to.dir, "/"))
+		if err != nil {
+			return err
+		}
+		places = append(places, own)
+	}
+	if err := ageless(ctx, &r.Options, places...); err != nil {
+		return err
+	}
+	if err := r.claim(ctx); err != nil {
+		return err
+	}
+	if err := r.take(ctx); err != nil {
+		return err
+	}
+	r.Progress("probing", 0, 0)
+	// guard:restore-probed. A restore probes the place of the log before it copies anything there, as for a
+	// new log, and its format.json has this report. Without this check: a log is restored to a server that
+	// ignores conditions; the report of the original's store says that all is well; two leaders append to
+	// one slot, and both are told that their records are safe.
+	//
+	//mutant:replace err != nil => err != nil && false
+	if r.format.Probe, err = probe.Run(ctx, r.to.log, r.Probe); err != nil {
+		return fmt.Errorf("%s; nothing was copied but the mark of this restore, %s: %w", r.to.log.Traits().Name, inspect.Format.Prefix(), err)
+	}
+	items := maps.Clone(r.source)
+	for key := range items {
+		if kind := inspect.Parse(key).Kind; kind != inspect.Lock && kind != inspect.CompactorLock {
+			continue
+		}
+		items[key] = -1 // a backup that is made meanwhile may replace it
+		if _, there := r.have[key]; there {
+			delete(items, key) // an earlier call may have deposed its holder
+		}
+	}
+	if err := r.all(ctx, items); err != nil {
+		return err
+	}
+	if err := r.verified(ctx); err != nil {
+		if !errors.Is(err, fence.ErrCorrupt) {
+			return err
+		}
+		return fmt.Errorf("%w. %s", err, standing(ctx, r.to.log, ". Run the same command again: it copies what is damaged, if it can. If that fails too, run `fencepost verify --copy` on the backup: if the backup is sound, restore it to an empty place; if it is damaged, restore another one to there"))
+	}
+	// Last, what makes it a log.
+	return r.makeLog(ctx)
+}
+
+// claim marks the second store as that of the restored log, before the first copy, and completes the log's format. So of all restores
+// of one backup with one store for files, those to one place go on, and all others are refused, no matter how long any of them
+// sleeps. A restore that is refused later leaves its mark: a delete could come late and hit the mark of another restore. The same
+// restore goes on with it.
+func (r *restoring) claim(ctx context.Context) (err error) {
+	if r.to.second == nil {
+		return nil
+	}
+	if r.format.Files, r.second, err = manifest.ClaimFiles(ctx, r.to.log, r.to.second, r.n.Log, cmp.Or(r.Probe, &probe.Options{})); err != nil {
+		return fmt.Errorf("nothing was copied: %w", err)
+	}
+	// Again, now that no other restore can begin: since the first listing another one may have
+	// come and gone. Its files are not this log's.
+	maps.DeleteFunc(r.have, func(key string, _ int64) bool { return strings.HasPrefix(key, inspect.File.Prefix()) })
+	if err := r.fits(ctx); err != nil {
+		return fmt.Errorf("%w. The mark %s is left in %s: restore to %s again when that is empty, or give another store with --files", err, r.second.Key, r.report.Files, r.to.log.Traits().Where())
+	}
+	return nil
+}
+
+// take makes the place that of this restore, before anything else is written there. The mark is the format.json, which makes
+// the place a log at the very end: makeLog swaps exactly this mark. So of all writers, restores and programs that
+// make logs there only one gets the place. A restore that was interrupted has left its mark, and a later call takes it over.
+//
+// guard:restore-first. A restore creates format.json before it copies, with a mark that all programs refuse. Without this
+// order: a restore probes an empty place; a supervised writer of this URL makes a log there, and its record is
+// acknowledged; the restore copies its slots among those of this log; nobody can read the record, or append.
+//
+//mutant:replace f.Restoring = mark => f.Restoring = nil
+func (r *restoring) take(ctx context.Context) error {
+	mark := &manifest.Restoring{Version: r.n.Version, Run: fence.ID(uuid.New())}
+	f := as(r.format, false)
+	f.Restoring = mark
+	f.Probe = nil
+	key := inspect.Format.Prefix()
+	body, err := document.Encode(key, f)
+	if err != nil {
+		return err
+	}
+	var info store.Info
+	if r.mark == "" {
+		info, err = store.Create(ctx, r.to.log, key, body, nil)
+	} else {
+		info, err = store.Swap(ctx, r.to.log, key, body, r.mark, nil)
+	}
+	if errors.Is(err, store.ErrPrecondition) {
+		return fmt.Errorf("%s: %w", standing(ctx, r.to.log, ""), err)
+	}
+	r.mark, r.run = info.Version, mark.Run
+	return err
+}
+
+// stillMine refuses to go on with a restore to a place that is not that of this restore any more.
+func (r *restoring) stillMine(ctx context.Context) error {
+	f, err := manifest.ReadFormat(ctx, r.to.log, nil)
+	if errors.Is(err, manifest.ErrRestoring) && f.Restoring.Run == r.run {
+		return nil
+	}
+	if err == nil || errors.Is(err, manifest.ErrRestoring) || errors.Is(err, manifest.ErrNotInitialized) {
+		return errors.New(standing(ctx, r.to.log, ""))
+	}
+	return err
+}
+
+// verified checks the copy as the log that it will be, and raises its epochs.
+func (r *restoring) verified(ctx context.Context) error {
+	key := inspect.Format.Prefix()
+	body, err := document.Encode(key, r.format)
+	if err != nil {
+		return err
+	}
+	format := memstore.New(nil)
+	info, err := store.Create(ctx, format, key, body, nil)
+	if err != nil {
+		return err
+	}
+	v, err := r.checked(ctx, &shown{Store: r.to.log, instead: map[string]other{key: {format, key, info}}}, r.to.second)
+	if err == nil {
+		err = r.n.Chain.check(ending{v.End, v.Tail}, r.to.log, fmt.Sprintf("restore another backup, to another place than %s; or look for older versions of these objects in the place of the backup", r.to.log.Traits().Name))
+	}
+	if err == nil {
+		err = r.same(ctx, r.n.Version, v.Tail)
+	}
+	if err != nil {
+		return err
+	}
+	r.report.Verified, r.report.First, r.report.End = !r.NoVerify, v.First, v.End
+	m, err := readHead(ctx, r.to.log, r.n.Version, r.limits)
+	if err == nil {
+		r.report.Epoch, err = r.raise(ctx, max(v.Tail.Epoch, m.Roles["writer"].Epoch))
+	}
+	if err != nil {
+		return err
+	}
+	// A copy that was read whole is sound, whatever the backup is now.
+	if now, err := readNote(ctx, r.from.log); r.NoVerify && (err != nil || now.Version != r.n.Version || now.Log != r.n.Log) {
+		return errors.Join(errors.New("the version that was restored is not in the backup any more"), err)
+	}
+	return nil
+}
+
 // raise makes the election of a restored log go on at a later epoch than the one in the backup, and
-// returns it. Written is the last epoch that the manifest knows.
-func (t *transfer) raise(ctx context.Context, written fence.Epoch) (fence.Epoch, error) {
-	st := t.to
-	original, err := leader.New(t.from, layout.LockPrefix, nil)
+// returns it. Written is the last epoch that the manifest or the chain knows.
+func (r *restoring) raise(ctx context.Context, written fence.Epoch) (fence.Epoch, error) {
+	original, err := leader.New(r.from.log, inspect.Lock.Prefix(), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -434,8 +460,8 @@ func (t *transfer) raise(ctx context.Context, written fence.Epoch) (fence.Epoch,
 		return 0, err
 	}
 	least := fence.Epoch(min(uint64(max(base.Epoch, base.Next, written))+EpochGap, 1<<62))
-	who := &leader.Options{Identity: layout.RestoreHolder, NoPrune: true}
-	e, err := leader.New(st, layout.LockPrefix, who)
+	who := &leader.Options{Identity: holder, NoPrune: true}
+	e, err := leader.New(r.to.log, inspect.Lock.Prefix(), who)
 	if err != nil {
 		return 0, err
 	}
@@ -453,7 +479,7 @@ func (t *transfer) raise(ctx context.Context, written fence.Epoch) (fence.Epoch,
 		return rec.Epoch + 1, nil // done by an earlier call
 	}
 	// Another restore may have made a log here meanwhile, which has a leader.
-	if err := t.stillMine(ctx); err != nil {
+	if err := r.stillMine(ctx); err != nil {
 		return 0, err
 	}
 	// Its holder leads elsewhere, if at all: nobody need wait for it here.
@@ -461,7 +487,7 @@ func (t *transfer) raise(ctx context.Context, written fence.Epoch) (fence.Epoch,
 		return 0, err
 	}
 	who.MinEpoch = uint64(least)
-	if e, err = leader.New(st, layout.LockPrefix, who); err != nil {
+	if e, err = leader.New(r.to.log, inspect.Lock.Prefix(), who); err != nil {
 		return 0, err
 	}
 	term, err := e.Campaign(ctx)
@@ -471,10 +497,53 @@ func (t *transfer) raise(ctx context.Context, written fence.Epoch) (fence.Epoch,
 	return term.Epoch() + 1, term.Resign(ctx)
 }
 
-// ignore returns err unless it is what.
-func ignore(err, what error) error {
-	if errors.Is(err, what) {
+// makeLog makes the place of a restore a log, unless it is not that of this restore any more.
+//
+// guard:restore-swap. A restore makes its place a log by a swap of its own mark. Without this condition: a restore
+// hangs; an operator runs it again, the log lives, is deleted, and another backup is being restored to there; the first
+// one wakes, and its format.json makes half a log of it.
+//
+//mutant:replace _, err = store.Swap(ctx, r.to.log, key, body, r.mark, nil) => err = replace(ctx, r.to.log, key, body)
+func (r *restoring) makeLog(ctx context.Context) error {
+	key := inspect.Format.Prefix()
+	body, err := document.Encode(key, r.format)
+	if err != nil {
+		return err
+	}
+	if err := r.markStays(ctx); err != nil {
+		return err
+	}
+	_, err = store.Swap(ctx, r.to.log, key, body, r.mark, nil)
+	if errors.Is(err, store.ErrPrecondition) {
+		return fmt.Errorf("%s: %w", standing(ctx, r.to.log, ""), err)
+	}
+	if err != nil {
+		return fmt.Errorf("making %s a log: %w", r.to.log.Traits().Name, err)
+	}
+	r.count(key, int64(len(body)), false)
+	return nil
+}
+
+// markStays refuses to make a log if the second store for its files is not marked any more as it was.
+//
+// guard:restore-mark-last. A restore reads the mark of its log again after the last copy, and before
+// it creates format.json. Without this check: a restore to A hangs; the operator takes it for dead,
+// deletes its mark, and restores to B with the same store for files; log B lives; the restore to A
+// wakes and creates format.json; both logs have leaders of the same epochs; the compactor of B takes
+// committed files of A for orphans, and deletes them.
+//
+//mutant:replace r.to.second == nil => true
+func (r *restoring) markStays(ctx context.Context) error {
+	if r.to.second == nil {
 		return nil
 	}
-	return err
+	body, now, err := store.Read(ctx, r.to.second, r.second.Key, &store.ReadOptions{Limit: maxNote})
+	if ignore(err, store.ErrNotFound) != nil || now.Version == r.second.Version {
+		return err
+	}
+	m := struct {
+		Where string `json:"where"`
+	}{"nowhere"}
+	_ = document.Decode(r.second.Key, body, &m)
+	return fmt.Errorf("%w: the mark of this restore, %s in %s, was deleted or replaced meanwhile: it names %s now. %s", manifest.ErrFiles, r.second.Key, r.report.Files, m.Where, standing(ctx, r.to.log, ", and can be deleted unless another restore to there still runs"))
 }

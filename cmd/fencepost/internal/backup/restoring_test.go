@@ -11,7 +11,6 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -179,66 +178,5 @@ func TestRestoreWithLostAnswers(t *testing.T) {
 				t.Errorf("write %d, applied %t: %v", nth, applied, err)
 			}
 		}
-	}
-}
-
-// unmarked gives a backup the format.json of its log, as older versions did.
-func unmarked(t *testing.T, src, to store.Store) {
-	t.Helper()
-	fixture.Put(t, to, layout.FormatKey, objects(t, src)[layout.FormatKey])
-}
-
-// guard:backup-unused. A backup of an older version is marked by the next one, whether it was complete, interrupted or damaged, and is refused if
-// somebody has used it as a log.
-func TestOlderBackupIsMarked(t *testing.T) {
-	src := newLog(t)
-	l := begun(t, src)
-	for name, c := range map[string]struct {
-		before func(to store.Store)
-		says   string
-	}{
-		"as it was":    {func(store.Store) {}, ""},
-		"no end known": {func(to store.Store) { older(t, to) }, ""},
-		"damaged": {func(to store.Store) {
-			for key, body := range objects(t, to) {
-				if layout.KindOf(key) == layout.KindSegment {
-					fixture.Put(t, to, key, damages["a bit at its end"](body))
-				}
-			}
-		}, ""},
-		"appended": {func(to store.Store) {
-			if err := appendTo(t.Context(), to); err != nil {
-				t.Error(err)
-			}
-		}, "is used as a log"},
-		"compacted": {func(to store.Store) {
-			x := &life{t: t, st: to, epoch: 1 << 30}
-			x.lead()
-			x.compact()
-		}, "is used as a log"},
-	} {
-		to := named("backup")
-		if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
-			t.Fatal(err)
-		}
-		unmarked(t, src, to)
-		c.before(to)
-		l.lead()
-		l.compact()
-		_, err := backup.Make(t.Context(), src, to, nil)
-		f, ferr := manifest.ReadFormat(t.Context(), to, nil)
-		if ferr != nil {
-			t.Fatal(ferr)
-		}
-		if c.says != "" {
-			if err == nil || !strings.Contains(err.Error(), c.says) || f.Backup {
-				t.Errorf("%s: %v, %t", name, err, f.Backup)
-			}
-			continue
-		}
-		if err != nil || !f.Backup {
-			t.Errorf("%s: %v, %t", name, err, f.Backup)
-		}
-		whole(t, to, &verify.Options{Copy: true})
 	}
 }
