@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/verify"
 )
 
 // copying is what backup and restore have in common.
@@ -157,6 +158,15 @@ func (k *copying) run(ctx context.Context, a *app, from, to store.Store, probing
 		return r, a.print(r)
 	}
 	return r, nil
+}
+
+// repairFrom copies from a backup what a report calls damaged or missing.
+func (a *app) repairFrom(ctx context.Context, url string, st store.Store, r *verify.Report, o *verify.Options) error {
+	from, err := a.store(ctx, url, false)
+	if err != nil || r.OK() {
+		return err
+	}
+	return backup.Repair(ctx, from, st, r, o)
 }
 
 // were says of how many objects something is true.

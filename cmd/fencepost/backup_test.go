@@ -160,3 +160,37 @@ func TestBackupOfAnEmptyLog(t *testing.T) {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 }
+
+// TestRepairFromBackup: what a log has lost comes back from its backup, and nothing else is asked for.
+func TestRepairFromBackup(t *testing.T) {
+	url, to := freshURL(t), freshURL(t)
+	must(t, "first\nsecond\n", "append", url)
+	must(t, "", "compact", url)
+	must(t, "third\n", "append", url)
+	must(t, "", "backup", url, to)
+	before, st := contents(t, url), openStore(t, url)
+	for info, err := range st.List(t.Context(), layout.SegmentPrefix, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Put(t, st, info.Key, []byte("cut"))
+	}
+	if r := run(t, "", "verify", "--repair", url); r.status != 1 {
+		t.Errorf("status %d: %s", r.status, r.out)
+	}
+	if r := run(t, "", "verify", "--from", to, url); r.status != 2 || !strings.Contains(r.err, "--from goes with --repair") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	if r := run(t, "", "verify", "--repair", "--from", url, url); r.status != 1 || !strings.Contains(r.err, "not a backup") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	if r := run(t, "", "verify", "--repair", "--dry-run", "--from", to, url); r.status != 1 || !strings.Contains(r.out, "(`fencepost verify --repair --from` can copy it from ") {
+		t.Errorf("status %d: %s", r.status, r.out)
+	}
+	if out := must(t, "", "verify", "--repair", "--from", to, url); !strings.Contains(out, "(repaired: copy it from ") {
+		t.Error(out)
+	}
+	if out := must(t, "", "verify", url); !strings.Contains(out, "nothing is wrong") || contents(t, url) != before {
+		t.Error(out)
+	}
+}

@@ -25,12 +25,12 @@ import (
 func (a *app) verifyCmd() *cobra.Command {
 	var isCopy, noContent, repair, dry bool
 	var atOnce int
-	var metrics string
+	var metrics, from string
 	var part partValue
 	var files *fileStore
 	var g *gauges
 	c := &cobra.Command{
-		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--dry-run]] [--json] URL",
+		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--from BACKUP] [--dry-run]] [--json] URL",
 		Short: "check the whole log for damage",
 		Long: `Verify reads the whole log and checks every checksum, sequence number, seal and
 reference. It also checks those of files, of pinned versions, and of older versions that
@@ -55,6 +55,9 @@ cannot be read. With --dry-run it prints what it would do. If all is repaired th
 status is 0. A wrong hint needs no repair: openers read from the floor instead, and the
 next checkpoint of a writer replaces it. What nobody names, a compactor deletes.
 
+With --from too it copies what is damaged or missing from a backup, if that makes the log
+whole there. It replaces nothing that is sound, and needs the right to read BACKUP.
+
 If the URL is that of a group of workers, it checks every object of the group, and the
 log of each partition, --at-once of them at a time. The options hold for each log, and
 the group's own objects are never repaired.
@@ -68,6 +71,9 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dry && !repair {
 				return usage("--dry-run goes with --repair, which is not given")
+			}
+			if from != "" && !repair {
+				return usage("--from goes with --repair, which is not given")
 			}
 			stop, err := g.start(a)
 			if err != nil {
@@ -85,6 +91,9 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			}
 			if !grouped && cmd.Flags().Changed("at-once") {
 				return usage("--at-once is for a group of workers, and there is none at %s", args[0])
+			}
+			if grouped && from != "" {
+				return usage("--from is for one log: give the URL of the partition's log, and of its backup")
 			}
 			second, err := files.open(cmd.Context(), false)
 			if err != nil {
@@ -108,7 +117,9 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 				summary = &r.Group
 			} else {
 				var one *verify.Report
-				one, err = verify.Run(cmd.Context(), st, o)
+				if one, err = verify.Run(cmd.Context(), st, o); err == nil && from != "" {
+					err = a.repairFrom(cmd.Context(), from, st, one, o)
+				}
 				r.Report = *one
 			}
 			a.con.done()
@@ -141,6 +152,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 	c.Flags().BoolVar(&noContent, "no-content", false, "do not read the files of the table")
 	c.Flags().Var(&part, "part", "read only part `K/N` of segments, files and seals; today/N is another one each day")
 	c.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a guess")
+	c.Flags().StringVar(&from, "from", "", "with --repair: copy damaged and missing objects from the backup in `URL`")
 	c.Flags().BoolVar(&dry, "dry-run", false, "with --repair: change nothing; print what would be done")
 	c.Flags().StringVar(&metrics, "metrics", "", "write metrics of what was found to `FILE`, which ends in .prom")
 	g = a.listenFlag(c)
