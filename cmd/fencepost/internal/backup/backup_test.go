@@ -177,6 +177,48 @@ func TestJunkInTheChain(t *testing.T) {
 	}
 }
 
+// guard:backup-chain. The hole with the junk seal is where the log ended when the backup began, so no manifest and no object says that
+// there was more. The backup is whole all the same.
+func TestJunkAtTheEnd(t *testing.T) {
+	for _, unread := range []bool{false, true} {
+		log := logtest.New(t, logtest.Format(), nil)
+		l := begun(t, log.Mem)
+		w, err := writer.Open(t.Context(), log.Mem, fence.NewToken(l.epoch+1), nil)
+		if err == nil {
+			_, err = w.Append(t.Context(), [][]byte{[]byte("last")})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, hole := contents(t, log.Mem), logtest.At(l.epoch+1, 1)
+		f := faultstore.New(log.Mem, nil)
+		met := f.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Kind == faultstore.List && op.Key == layout.DataPrefix
+		}, func(context.Context) {
+			before := log.Objects()
+			l.compact()
+			for key, body := range before {
+				if p, ok := layout.ParseDataKey(key); ok && p.Before(hole) && !log.Has(key) {
+					log.Put(key, body) // it is not deleted yet
+				}
+			}
+			if log.Has(layout.DataKey(hole)) {
+				t.Errorf("%v is no hole", hole)
+			}
+			log.Put(layout.DataKey(hole), log.Seal(hole, 99))
+		})
+		to := named("backup")
+		if _, err := backup.Make(t.Context(), f, to, &backup.Options{NoVerify: unread}); err != nil || !met() {
+			t.Errorf("unread %t: met %t: %v", unread, met(), err)
+		} else if got := contents(t, to); !slices.Equal(got, want) {
+			t.Errorf("unread %t: the backup has %d records, and there were %d before", unread, len(got), len(want))
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestBackupOfABusyLog: while it is copied, the log is written, and compacted so that what no
 // pin holds is deleted at once. The copy is whole, and has all that was acknowledged before.
 func TestBackupOfABusyLog(t *testing.T) {

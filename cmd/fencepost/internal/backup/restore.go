@@ -187,16 +187,15 @@ func (r *restoring) listed(ctx context.Context) error {
 // the position of a consumer to a backup; the restored log has it; the consumer begins after records that
 // it has never seen.
 //
-//mutant:replace inBackups(n) => true
+//mutant:replace !inBackups(n) => false
 func (r *restoring) leaveOut() {
 	var strange []string
 	for key := range r.source {
-		n := inspect.Parse(key)
-		if inBackups(n) {
-			continue
-		}
-		delete(r.source, key)
-		if key != NoteKey && n.Kind != inspect.Format && n.Kind != inspect.Tmp {
+		switch n := inspect.Parse(key); {
+		case key == NoteKey, n.Kind == inspect.Format, n.Kind == inspect.Tmp:
+			delete(r.source, key)
+		case !inBackups(n):
+			delete(r.source, key)
 			strange = append(strange, key)
 		}
 	}
