@@ -50,8 +50,10 @@ func (e *FencedError) Error() string {
 	return fmt.Sprintf("fenced: the %s of epoch %d has been replaced by that of epoch %d", e.Role, uint64(e.Epoch), uint64(e.By))
 }
 
-// Is makes a FencedError an [ErrFenced].
-func (e *FencedError) Is(target error) bool { return target == ErrFenced }
-
-// Unwrap returns the store's answer.
-func (e *FencedError) Unwrap() error { return e.Err }
+// Unwrap makes a FencedError an [ErrFenced], and returns the store's answer too.
+func (e *FencedError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrFenced}
+	}
+	return []error{ErrFenced, e.Err}
+}

@@ -66,7 +66,8 @@ const (
 	MaxMinEpoch = 1 << 62
 	// MaxEpoch is the greatest epoch of an election. An election that counts on from MaxMinEpoch,
 	// a thousand times a second, comes there after 34 years.
-	MaxEpoch = uint64(fence.MaxEpoch)
+	MaxEpoch = MaxMinEpoch + 1<<40
+	_        = uint(MaxEpoch-fence.MaxEpoch) + uint(fence.MaxEpoch-MaxEpoch) // both say the same
 )
 
 // ParseLockKey reads what [NumberedKey] writes for a lock. It reports false for a number that no
