@@ -147,6 +147,7 @@ func TestInside(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		close(done)
 	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that Gosched lets the other goroutine run
 	one, two := make(chan struct{}), make(chan struct{})
 	go serve("1", one)
 	<-began

@@ -238,13 +238,23 @@ func (t *trial) tests(ctx context.Context, f *fate, pkg, binary, run string, arg
 			return true
 		}
 		f.test = "a panic"
-		if m := failed.FindSubmatch(out); m != nil {
-			f.test = string(m[1])
+		if test := failing(out); test != "" {
+			f.test = test
 		}
 		f.test += " in " + pkg
 		return true
 	}
 	return false
+}
+
+// failing returns the first test that failed, and its first subtest if that did.
+func failing(out []byte) (test string) {
+	for _, m := range failed.FindAllSubmatch(out, 2) {
+		if name := string(m[1]); test == "" || strings.HasPrefix(name, test+"/") {
+			test = name
+		}
+	}
+	return test
 }
 
 // hung returns the top-level tests that were running when their time was over.

@@ -21,6 +21,19 @@ func TestHung(t *testing.T) {
 	}
 }
 
+// TestFailing: which test is said to have killed a mutant.
+func TestFailing(t *testing.T) {
+	for out, want := range map[string]string{
+		"": "",
+		"--- FAIL: TestA (0.1s)\n    --- FAIL: TestA/b (0.1s)\n    --- FAIL: TestA/c (0.1s)\n": "TestA/b",
+		"--- FAIL: TestA (0.1s)\n--- FAIL: TestB (0.1s)\n":                                     "TestA",
+	} {
+		if got := failing([]byte(out)); got != want {
+			t.Errorf("%q: %q, want %q", out, got, want)
+		}
+	}
+}
+
 // What only hangs is not killed.
 func TestFate(t *testing.T) {
 	for _, f := range []fate{{}, {hangs: []string{"TestA"}}, {err: context.Canceled}, {test: "TestA", err: context.Canceled}} {
