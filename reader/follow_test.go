@@ -94,6 +94,12 @@ func TestTableFollowsEdits(t *testing.T) {
 }
 
 // A follower that sleeps while a compactor folds and prunes finds the files all the same.
+//
+// guard:read-absent. A read to the end checks that at the first absent slot; a stream that follows the
+// log checks it every half grace period. Without this check: a program follows the table, and its next
+// slot is 2/1; that slot is written, folded and pruned; the program reads on, and finds slot 2/1
+// absent; the newest manifest says that this slot was acknowledged, so the program reports damage in a
+// sound log.
 func TestTableIsOvertaken(t *testing.T) {
 	inTable(t, 0, func(w *table) {
 		f := &follower{Table: w.reader(nil).Table()}

@@ -197,12 +197,6 @@ func TestT1_JunkSealAtTheTail(t *testing.T) {
 
 // An idle reader whose slot was pruned notices that within half of the grace period and one pause, and
 // goes on in the segments.
-//
-// guard:read-absent. A read to the end checks that at the first absent slot; a stream that follows the
-// log checks it every half grace period. Without this check: a program follows the table, and its next
-// slot is 2/1; that slot is written, folded and pruned; the program reads on, and finds slot 2/1
-// absent; the newest manifest says that this slot was acknowledged, so the program reports damage in a
-// sound log.
 func TestT1_PrunedIsNotTheTail(t *testing.T) {
 	const grace = 10 * time.Minute
 	inBubble(t, grace, func(t *testing.T, w *world) {
