@@ -29,8 +29,8 @@ const (
 	MinGrace = time.Second
 )
 
-// InitOptions describe a new log. The zero value works. But for Files, they have no effect on a
-// log that exists.
+// InitOptions describe a new log. The zero value works. But for Files and FilesMoved, they have no
+// effect on a log that exists.
 type InitOptions struct {
 	// Limits that are 0 become those of [fence.DefaultLimits].
 	Limits fence.Limits
@@ -42,6 +42,11 @@ type InitOptions struct {
 	// It is recorded in the log, and everybody who uses the files has to give it. For a log
 	// that exists it must be what that log has.
 	Files store.Store
+	// FilesMoved records that Files has the files of the log in st from now on: after the log, its files or both were
+	// moved, or if the mark that says so was deleted. The log must be there, and nothing else may use it meanwhile. Init
+	// copies no files; package verify tells whether all are there. If another call has changed the mark since this one
+	// began, the error is [ErrFiles], and the mark stays as it is.
+	FilesMoved bool
 	// Probe configures the probe of the store, and of Files without Open. It cannot be left out: on a store that
 	// ignores conditions data would be lost without a sign.
 	Probe *probe.Options
@@ -120,16 +125,35 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 	if err == nil {
 		err = files.Fit(st, o.Files, f.Files != nil, f.filesHome())
 	}
+	if err == nil && o.FilesMoved {
+		err = o.moved(ctx, st, &f)
+	}
 	if err != nil {
 		return Format{}, err
 	}
 	return f, nil
 }
 
+// moved marks o.Files as the store that has the files of the log in st.
+func (o *InitOptions) moved(ctx context.Context, st store.Store, f *Format) error {
+	if f.Files == nil {
+		return fmt.Errorf("%w: FilesMoved needs Files", ErrOptions)
+	}
+	seen, err := files.See(ctx, o.Files, f.Log, o.Settle) // now: a probe takes seconds, or as long as the process sleeps
+	if err != nil {
+		return err
+	}
+	report, err := files.Probe(ctx, o.Files, o.Probe, o.Clock.Wall(), o.Settle)
+	if err != nil {
+		return err
+	}
+	return files.Replace(ctx, o.Files, f.Log, st.Traits(), report, seen, o.Settle)
+}
+
 // init returns the format of a log that exists now.
 func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) {
 	f, err := ReadFormat(ctx, st, o.Settle)
-	if !errors.Is(err, ErrNotInitialized) {
+	if !errors.Is(err, ErrNotInitialized) || o.FilesMoved {
 		return f, err
 	}
 	// guard:init-lost. Init creates no format.json under a prefix that already has manifests or log

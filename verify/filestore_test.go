@@ -259,7 +259,7 @@ func TestFilesApartCopied(t *testing.T) {
 		t.Errorf("%v, %v", r.Problems, err)
 	}
 	// The log was moved there, and says so.
-	if err := state.MoveFiles(t.Context(), c.Mem, c.second, nil); err != nil {
+	if _, err := manifest.Init(t.Context(), c.Mem, &manifest.InitOptions{Files: c.second, FilesMoved: true}); err != nil {
 		t.Fatal(err)
 	}
 	c.compact()

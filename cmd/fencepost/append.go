@@ -17,7 +17,6 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/feed"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -162,7 +161,7 @@ func (p *appending) run(ctx context.Context) error {
 	}
 	format, err := manifest.ReadFormat(ctx, st, nil)
 	if err == nil {
-		err = state.FitFiles(&format, st, opts.Files)
+		err = fits(ctx, st, &format, opts.Files)
 	}
 	if err != nil {
 		// So is a log whose format.json is gone: no epoch should be won for it.

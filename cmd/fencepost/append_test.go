@@ -488,7 +488,7 @@ func TestAppendToAnotherLog(t *testing.T) {
 func TestAppendMakesTheLog(t *testing.T) {
 	url := memURL(t)
 	must(t, "a\n", "append", url)
-	if s := parsed[survey.Survey](t, "status", "--json", url); s.Probe == nil || len(s.Probe.Kept) < 5 || s.Probe.At.IsZero() {
+	if s := parsed[survey.Log](t, "status", "--json", url); s.Probe == nil || len(s.Probe.Kept) < 5 || s.Probe.At.IsZero() {
 		t.Errorf("%+v", s)
 	}
 }

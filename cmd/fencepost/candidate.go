@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 )
@@ -13,7 +13,7 @@ import (
 func (a *app) elector(st store.Store, compactors bool, validity time.Duration) (*leader.Elector, error) {
 	prefix := fencepost.LockPrefix
 	if compactors {
-		prefix = layout.CompactorLockPrefix
+		prefix = inspect.CompactorLock.Prefix()
 	}
 	return leader.New(st, prefix, &leader.Options{Validity: validity, Logger: a.log.Named("leader")})
 }

@@ -9,14 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/contact"
 )
 
 // reach waits until the store answers, for as long as --timeout says.
 func (a *app) reach(ctx context.Context, st store.Store) error {
-	err := contact.Reach(ctx, st, layout.FormatKey, &contact.Options{
+	err := contact.Reach(ctx, st, inspect.Format.Prefix(), &contact.Options{
 		Timeout: a.timeout, Every: max(a.patience, time.Second),
 		Waiting: func(w contact.Waiting) { a.con.note("%v", w) },
 	})

@@ -20,7 +20,6 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -195,8 +194,8 @@ func (x *execution) options() error {
 	}
 	v := x.leader.Validity
 	// A command that is told to end works on until the next look. So exec looks a little more often
-	// than Run, and the next command begins within half a second of SIGTERM.
-	x.leader.Poll = cmp.Or(x.poll, lease.Often(v)*3/4)
+	// than Run, which takes a thirtieth, and the next command begins within half a second of SIGTERM.
+	x.leader.Poll = cmp.Or(x.poll, max(v/40, 75*time.Millisecond))
 	if x.grace == 0 {
 		x.grace = v / 5
 	}

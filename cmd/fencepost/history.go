@@ -15,23 +15,13 @@ import (
 	"github.com/fencepost/fencepost/leader"
 )
 
-// termDoc is a leadership as history prints it. Times are the holder's.
+// termDoc is a leadership as history prints it.
 type termDoc struct {
-	Epoch  fence.Epoch `json:"epoch"`
-	Holder string      `json:"holder,omitempty"`
-	State  string      `json:"state,omitempty"`
-	Leads  bool        `json:"leads"`
-	From   time.Time   `json:"from,omitzero"`
-	// To is the last heartbeat, or the release.
-	To  time.Time `json:"to,omitzero"`
-	Led string    `json:"led,omitempty"`
+	survey.Term
+	Led string `json:"led,omitempty"`
 	// Gap is the time from To of the leadership before to From.
-	Gap     string `json:"gap,omitempty"`
-	Reason  string `json:"reason,omitempty"`
-	EndedBy string `json:"ended_by,omitempty"`
-	// Next is set in a milestone, which nobody held: the epoch that follows.
-	Next  fence.Epoch `json:"next,omitempty"`
-	Error string      `json:"error,omitempty"`
+	Gap   string `json:"gap,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 func (a *app) historyCmd() *cobra.Command {
@@ -98,35 +88,24 @@ It needs the right to read.`,
 }
 
 func termOf(rec leader.Record, err error) termDoc {
-	d := termDoc{Epoch: rec.Epoch}
 	if err != nil {
-		d.Error = line(err)
-		return d
+		return termDoc{Term: survey.Term{Epoch: rec.Epoch}, Error: line(err)}
 	}
-	d.State, d.Reason = string(rec.State), rec.Reason
-	if rec.Next != 0 {
-		d.Next = rec.Next
-		return d
-	}
-	d.Holder, d.From, d.To, d.Leads = rec.Holder, rec.Acquired, rec.Renewed, rec.Leads()
-	if d.Leads {
-		d.To = time.Time{}
+	d := termDoc{Term: survey.TermOf(rec)}
+	switch {
+	case d.Next != 0: // nobody held it
+		d.Holder, d.From, d.To = "", time.Time{}, time.Time{}
+	case d.Leads:
 		d.Led = brief(time.Since(d.From))
-	} else {
+	default:
 		d.Led = brief(d.To.Sub(d.From))
-	}
-	if rec.Lapsed {
-		d.Reason = "lapsed"
-	}
-	if rec.ExpiredBy != rec.Holder {
-		d.EndedBy = rec.ExpiredBy
 	}
 	return d
 }
 
 // after notes how long nobody led before d.
 func (d *termDoc) after(before termDoc) {
-	if !before.To.IsZero() && !d.From.IsZero() {
+	if !before.Leads && !before.To.IsZero() && !d.From.IsZero() {
 		d.Gap = brief(d.From.Sub(before.To))
 	}
 }
@@ -151,6 +130,8 @@ func historyTable(docs []termDoc) []byte {
 			then = "leads"
 		case d.Leads:
 			then = "leads, " + d.State
+		case d.State == "lapsed":
+			then = d.State
 		case d.EndedBy != "":
 			then += ", deposed by " + printable(d.EndedBy)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
@@ -146,7 +145,7 @@ type formatJSON struct {
 
 // filesMoved records where the files of a log are now.
 func (a *app) filesMoved(ctx context.Context, st, files store.Store) error {
-	if err := state.MoveFiles(ctx, st, files, nil); err != nil {
+	if _, err := manifest.Init(ctx, st, &manifest.InitOptions{Files: files, FilesMoved: true}); err != nil {
 		return err
 	}
 	if a.json {

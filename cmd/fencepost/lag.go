@@ -15,8 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
@@ -24,7 +23,7 @@ import (
 
 // lagDoc is what lag --json prints.
 type lagDoc struct {
-	*survey.Lag
+	*survey.Log
 	Consumer  *behindDoc   `json:"consumer,omitempty"`
 	Consumers []*behindDoc `json:"consumers,omitempty"`
 	// More is how many more consumers there are, whose positions are not read.
@@ -71,11 +70,12 @@ It needs the right to read.`,
 		if err != nil {
 			return err
 		}
-		l, err := survey.Behind(cmd.Context(), st)
+		// What it says of the leaders is beside the point: a lock that cannot be read hides nothing else.
+		l, err := survey.Take(cmd.Context(), st, &survey.Options{Unfolded: true, BadLock: func(inspect.Kind, error) {}})
 		if err != nil {
 			return err
 		}
-		doc := lagDoc{Lag: l}
+		doc := lagDoc{Log: l}
 		r, err := reader.Open(cmd.Context(), st, nil)
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ It needs the right to read.`,
 				return err
 			}
 		}
-		if doc.Consumers, doc.More, err = consumers(cmd.Context(), st, r, l.End); err != nil {
+		if doc.Consumers, doc.More, err = consumers(cmd.Context(), st, r, l); err != nil {
 			return err
 		}
 		if a.json {
@@ -124,18 +124,14 @@ const mostConsumers = 100
 
 // consumers returns the lags of the named consumers of this log, in the order of their names, and how many more
 // there are. A position of a consumer that has committed nothing yet is left out.
-func consumers(ctx context.Context, st store.Store, r *reader.Reader, end uint64) (all []*behindDoc, more int, err error) {
-	log, err := state.Open(ctx, st, nil)
-	if err != nil {
-		return nil, 0, err
-	}
+func consumers(ctx context.Context, st store.Store, r *reader.Reader, l *survey.Log) (all []*behindDoc, more int, err error) {
 	var names []string
-	for info, err := range store.ListAll(ctx, st, layout.ConsumerPrefix, nil, nil) {
+	for info, err := range store.ListAll(ctx, st, inspect.Consumer.Prefix(), nil, nil) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if name, ok := layout.ParseConsumerKey(info.Key); ok {
-			names = append(names, name)
+		if n := inspect.Parse(info.Key); n.Kind == inspect.Consumer {
+			names = append(names, n.ID)
 		}
 	}
 	slices.Sort(names) // a listing has no order
@@ -144,7 +140,7 @@ func consumers(ctx context.Context, st store.Store, r *reader.Reader, end uint64
 		if len(all) == mostConsumers {
 			return all, len(names) - i, nil
 		}
-		d, err := positionOf(ctx, st, r, log.Format().Log.String(), name, end)
+		d, err := positionOf(ctx, st, r, l.ID.String(), name, l.End)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -159,8 +155,7 @@ func consumers(ctx context.Context, st store.Store, r *reader.Reader, end uint64
 // positionOf returns how far a named consumer is behind; nil if it is none of this log.
 func positionOf(ctx context.Context, st store.Store, r *reader.Reader, log, name string, end uint64) (d *behindDoc, err error) {
 	d = &behindDoc{}
-	key, _ := layout.ConsumerKey(name)
-	found, err := register.Read(ctx, st, key, nil)
+	found, err := register.Read(ctx, st, inspect.Name{Kind: inspect.Consumer, ID: name}.Key(), nil)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil //nolint:nilnil // it was deleted after the listing
 	}
@@ -191,14 +186,15 @@ func lagTable(d lagDoc, now time.Time) []byte {
 	}
 	row("end", "%s%s", plural(d.End, "record"), last)
 	waiting := "nothing waits"
-	if d.Waiting > 0 || !d.OldestAt.IsZero() {
-		waiting = fmt.Sprintf("%s wait in %s, %s", plural(d.Waiting, "record"), plural(d.Objects, "object"), size(int(d.Bytes)))
-		if !d.OldestAt.IsZero() {
-			waiting += ", for " + brief(now.Sub(d.OldestAt))
+	u := d.Unfolded
+	if n := d.End - d.FloorOffset; n > 0 || !u.OldestAt.IsZero() {
+		waiting = fmt.Sprintf("%s wait in %s, %s", plural(n, "record"), plural(u.Objects, "object"), size(int(u.Bytes)))
+		if !u.OldestAt.IsZero() {
+			waiting += ", for " + brief(now.Sub(u.OldestAt))
 		}
 	}
-	row("compacted", "%s; %s", plural(d.Compacted, "record"), waiting)
-	row("checkpoint", "%s; a new leader reads %s", plural(d.Checkpoint, "record"), plural(d.End-d.Checkpoint, "record"))
+	row("compacted", "%s; %s", plural(d.FloorOffset, "record"), waiting)
+	row("checkpoint", "%s; a new leader reads %s", plural(d.NotedOffset, "record"), plural(d.End-d.NotedOffset, "record"))
 	behind := func(name string, c *behindDoc) {
 		switch {
 		case c.Error != "" && c.Behind > 0:

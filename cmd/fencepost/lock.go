@@ -49,7 +49,7 @@ func (a *app) lockStatus(ctx context.Context, st store.Store) (view, error) {
 		return view{}, err
 	}
 	still := *l
-	still.Leader.Renewed, still.Leader.Until = time.Time{}, time.Time{} // a heartbeat is no change
+	still.Leader.To, still.Leader.Until = time.Time{}, time.Time{} // a heartbeat is no change
 	return view{table: lockTable(l, time.Now()), seen: lockTable(&still, time.Time{}), json: func(line bool) error {
 		if line {
 			return a.printLine(l)
@@ -68,7 +68,7 @@ func lockTable(l *survey.Lock, now time.Time) []byte {
 	row("log", "none; there is only a lock, as fencepost exec makes one")
 	row("leader", "%s", leadership(l.Leader))
 	if !l.Leader.Until.IsZero() {
-		row("lease", "until %s unless it is renewed; the last heartbeat was %s ago", when(l.Leader.Until), brief(now.Sub(l.Leader.Renewed)))
+		row("lease", "until %s unless it is renewed; the last heartbeat was %s ago", when(l.Leader.Until), brief(now.Sub(l.Leader.To)))
 	}
 	_ = w.Flush()
 	return b.Bytes()

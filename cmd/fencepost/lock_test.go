@@ -65,7 +65,7 @@ func TestOnlyLock(t *testing.T) {
 		}
 	}
 	l := parsed[survey.Lock](t, "status", "--json", url)
-	if l.Kind != "lock" || l.Store != url || !l.Leader.Leads || l.Leader.Epoch != 2 || l.Leader.Holder != "bob" || l.Leader.Since.IsZero() || !l.Leader.Until.Equal(l.Leader.Renewed.Add(15*time.Second)) {
+	if l.Kind != "lock" || l.Store != url || !l.Leader.Leads || l.Leader.Epoch != 2 || l.Leader.Holder != "bob" || l.Leader.From.IsZero() || !l.Leader.Until.Equal(l.Leader.To.Add(15*time.Second)) {
 		t.Errorf("%+v", l)
 	}
 	if d := parsed[map[string]any](t, "status", "--json", url); d["log"] != nil {
@@ -184,7 +184,7 @@ func TestHistoryOfACrash(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path, body, 0o600), os.Chtimes(path, old, old)); err != nil {
 		t.Fatal(err)
 	}
-	if terms := parsed[[]termDoc](t, "history", "--json", url); len(terms) != 1 || terms[0].Leads || terms[0].Reason != "lapsed" || terms[0].To.IsZero() {
+	if terms := parsed[[]termDoc](t, "history", "--json", url); len(terms) != 1 || terms[0].Leads || terms[0].State != "lapsed" || terms[0].To.IsZero() {
 		t.Errorf("%+v", terms)
 	}
 }

@@ -130,10 +130,10 @@ func TestStatusWatch(t *testing.T) {
 	a := &app{out: &out, err: &errs, open: store.Open}
 	ended := make(chan int, 1)
 	go func() { ended <- a.run(ctx, []string{"status", "--watch", "--json", "--interval", "1ms", url}) }()
-	states := func() (all []survey.Survey) {
+	states := func() (all []survey.Log) {
 		d := json.NewDecoder(strings.NewReader(out.String()))
 		for {
-			var s survey.Survey
+			var s survey.Log
 			if d.Decode(&s) != nil {
 				return all
 			}
@@ -142,12 +142,12 @@ func TestStatusWatch(t *testing.T) {
 	}
 	eventually(t, "the first state", func() bool { return len(states()) == 1 })
 	must(t, "a\nb\n", "append", url)
-	eventually(t, "the records", func() bool { all := states(); return all[len(all)-1].Offset == 2 })
+	eventually(t, "the records", func() bool { all := states(); return all[len(all)-1].End == 2 })
 	cancel()
 	<-ended
 	all := states()
 	for i, s := range all[1:] {
-		if s.Offset == all[i].Offset && s.Leader == all[i].Leader && s.Manifest.Version == all[i].Manifest.Version && s.Tail == all[i].Tail {
+		if s.End == all[i].End && s.Leader == all[i].Leader && s.Version == all[i].Version && s.Tail == all[i].Tail {
 			t.Errorf("state %d is printed twice: %+v", i, s)
 		}
 	}
@@ -182,9 +182,9 @@ func TestLag(t *testing.T) {
 	must(t, "", "compact", url)
 	must(t, "d\ne\n", "append", url)
 	l := parsed[lagDoc](t, "lag", "--json", "--at", "1", url)
-	if l.End != 5 || l.Compacted != 3 || l.Waiting != 2 || l.Objects != 2 || l.Bytes == 0 || l.OldestAt.IsZero() || l.LastAt.IsZero() || l.Checkpoint != 5 ||
+	if l.End != 5 || l.FloorOffset != 3 || l.Unfolded.Objects != 2 || l.Unfolded.Bytes == 0 || l.Unfolded.OldestAt.IsZero() || l.LastAt.IsZero() || l.NotedOffset != 5 ||
 		l.Consumer.Behind != 4 || l.Consumer.Next.IsZero() {
-		t.Errorf("%+v %+v", l.Lag, l.Consumer)
+		t.Errorf("%+v %+v", l.Log, l.Consumer)
 	}
 	out := must(t, "", "lag", "--at", "5", url)
 	for _, want := range []string{"end         5 records; the last object came ", "compacted   3 records; 2 records wait in 2 objects, ", "a new leader reads 0 records", "consumer    at 5; 0 records behind"} {
@@ -235,11 +235,11 @@ func TestTruncateDryRun(t *testing.T) {
 	if len(w.writes) > 0 {
 		t.Errorf("it writes %q", w.writes)
 	}
-	if out := must(t, "", "truncate", "--dry-run", "--before", "2", url); !strings.Contains(out, "would give up 2 records, 0 to 1; the log would begin at record 2\n0 segments, ") {
+	if out := must(t, "", "truncate", "--dry-run", "--before", "2", url); !strings.Contains(out, "would give up 2 records, 0 to 1; the log would begin at record 2\n") {
 		t.Error(out)
 	}
 	d := parsed[cutDoc](t, "truncate", "--dry-run", "--json", "--before", "3", url)
-	if d.First != 0 || d.Before != 3 || d.Records != 3 || d.Segments != 1 || d.Bytes == 0 {
+	if d.First != 0 || d.Before != 3 || d.Records != 3 {
 		t.Errorf("%+v", d)
 	}
 	if got := must(t, "", "cat", url); got != "a\nb\nc\n" {

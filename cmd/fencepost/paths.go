@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -30,7 +29,7 @@ func placeOf(ctx context.Context, st, given store.Store) (place, error) {
 	root := st.Traits().Name
 	switch {
 	case given != nil:
-		if err := state.FitFiles(&f, st, given); err != nil {
+		if err := fits(ctx, st, &f, given); err != nil {
 			return place{}, err
 		}
 		root = given.Traits().Name

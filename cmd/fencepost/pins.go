@@ -99,15 +99,15 @@ func (a *app) pinned(ctx context.Context, st store.Store, r *reader.Reader, p *m
 	if err != nil {
 		return err
 	}
-	loose, err := survey.AfterFloor(ctx, st)
+	end, edits, err := survey.AfterFloor(ctx, st)
 	if err != nil {
 		return err
 	}
 	const advice = "If that is to be kept too, run `fencepost compact`, and pin again"
-	switch n := loose.End - s.End(); {
+	switch n := end - s.End(); {
 	case n > 0:
 		a.con.note("not pinned: %s after offset %d, which version %d does not have. %s", plural(n, "record"), s.End(), p.Version, advice)
-	case loose.Edits:
+	case edits:
 		a.con.note("not pinned: changes of the table that are not compacted. %s", advice)
 	}
 	if a.json {
@@ -118,7 +118,7 @@ func (a *app) pinned(ctx context.Context, st store.Store, r *reader.Reader, p *m
 			End     uint64 `json:"end"`
 			LogEnd  uint64 `json:"log_end"`
 			Files   int    `json:"files"`
-		}{p.Name, p.Version, s.First(), s.End(), loose.End, s.Live()})
+		}{p.Name, p.Version, s.First(), s.End(), end, s.Live()})
 	}
 	return a.write(fmt.Appendf(nil, "pinned version %d as %s: %s, %s\n", p.Version, printable(p.Name), recordRange(s.First(), s.End()), plural(s.Live(), "file")))
 }

@@ -95,11 +95,11 @@ func TestNamesAreHarmless(t *testing.T) {
 	check("unpin of none", run(t, "", "unpin", evil, url).err, 1)
 	check("a pin that lapsed", string(pinTable(pinDocs([]manifest.Pin{{Name: "a", Expired: true, Reason: evil, Holder: evil}}))), 2)
 
-	check("history", string(historyTable([]termDoc{{Epoch: 1, Holder: evil}})), 2)
-	check("history of one deposed", string(historyTable([]termDoc{{Epoch: 1, Reason: evil, EndedBy: evil}})), 2)
-	led := survey.Leadership{Epoch: 1, Holder: evil, Reason: "resigned"}
+	check("history", string(historyTable([]termDoc{{Term: survey.Term{Epoch: 1, Holder: evil}}})), 2)
+	check("history of one deposed", string(historyTable([]termDoc{{Term: survey.Term{Epoch: 1, Reason: evil, EndedBy: evil}}})), 2)
+	led := survey.Term{Epoch: 1, Holder: evil, Reason: "resigned"}
 	check("status of a lock", string(lockTable(&survey.Lock{Leader: led}, time.Now())), 3)
-	status := statusTable(&survey.Survey{Leader: led})
+	status := statusTable(&survey.Log{Leader: led})
 	check("status", string(status), bytes.Count(status, []byte("\n")))
 	var errs buffer
 	newConsole(&errs, false, 0).note("waiting for %s", evil)

@@ -248,7 +248,7 @@ func TestServe(t *testing.T) {
 		if err := json.Unmarshal([]byte(data), &states); err != nil {
 			t.Fatal(err)
 		}
-		seen = states[0].Log != nil && states[0].Log.Records == 1
+		seen = states[0].Log != nil && states[0].Log.End == 1
 	}
 	if !seen {
 		t.Error("the stream never has the log")

@@ -11,9 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
-	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -59,7 +57,7 @@ It needs the right to read.`,
 				return err
 			}
 			notice := &unfoldedNotice{app: a}
-			o := &survey.Options{Last: &survey.Last{}, Objects: objects, Files: second, Progress: func(n int) { a.con.progress("listing", int64(n), 0, false) }}
+			o := &survey.Options{Objects: objects, Files: second, Progress: func(n int) { a.con.progress("listing", int64(n), 0, false) }}
 			return a.showStatus(cmd.Context(), watch, every, func(ctx context.Context) (view, error) {
 				v, s, err := a.logStatus(ctx, st, o)
 				if err == nil {
@@ -93,11 +91,11 @@ func (a *app) secondStore(ctx context.Context, st store.Store, files *fileStore,
 	if err != nil {
 		return nil, err
 	}
-	f, err := manifest.ReadFormat(ctx, st, nil)
-	if err != nil {
-		return nil, err
+	log, err := inspect.Open(ctx, st, nil)
+	if err == nil {
+		_, err = log.Files(ctx, second)
 	}
-	return second, state.FitFiles(&f, st, second)
+	return second, err
 }
 
 // view is a state that was read.
@@ -108,12 +106,13 @@ type view struct {
 }
 
 // logStatus reads the state of a log.
-func (a *app) logStatus(ctx context.Context, st store.Store, o *survey.Options) (view, *survey.Survey, error) {
+func (a *app) logStatus(ctx context.Context, st store.Store, o *survey.Options) (view, *survey.Log, error) {
 	s, err := survey.Take(ctx, st, o)
 	a.con.done()
 	if err != nil {
 		return view{}, nil, err
 	}
+	o.Before = &s.Look
 	table := statusTable(s)
 	return view{table: table, seen: table, json: func(line bool) error {
 		if line {
@@ -160,7 +159,7 @@ func (a *app) showStatus(ctx context.Context, watch bool, every time.Duration, l
 	}
 }
 
-func statusTable(s *survey.Survey) []byte {
+func statusTable(s *survey.Log) []byte {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
@@ -170,11 +169,11 @@ func statusTable(s *survey.Survey) []byte {
 	if s.Kind == survey.KindBackup {
 		row("backup", "of this log; it is read only, and fencepost restore makes a log of it elsewhere")
 	}
-	row("log", "%v, made %s", s.Log, when(s.Created))
+	row("log", "%v, made %s", s.ID, when(s.Created))
 	row("limits", "object %s, record %s, cursor %s, manifest %s; grace %s", size(s.Limits.Object), size(s.Limits.Record), size(s.Limits.Cursor), size(s.Limits.Manifest), s.Grace)
 	row("leader", "%s", leadership(s.Leader))
 	row("compactor", "%s", leadership(s.Compactor))
-	records := plural(s.Offset, "record")
+	records := plural(s.End, "record")
 	if s.First > 0 {
 		records += fmt.Sprintf(", those before %d were truncated", s.First)
 	}
@@ -187,13 +186,9 @@ func statusTable(s *survey.Survey) []byte {
 	default:
 		row("cursor", "none")
 	}
-	m := s.Manifest
-	hint := "none"
-	if m.Hint != nil {
-		hint = m.Hint.String()
-	}
-	row("floor", "%v, offset %d; hint %s", m.Floor, m.FloorAt, hint)
-	if n := s.Offset - m.FloorAt; n > 0 {
+	m := s.State
+	row("floor", "%v, offset %d; noted %v, offset %d", m.Floor, m.FloorOffset, m.Noted, m.NotedOffset)
+	if n := s.End - m.FloorOffset; n > 0 {
 		row("", "%s after it, which are not compacted", plural(n, "record"))
 	}
 	if m.Version == 0 {
@@ -201,19 +196,20 @@ func statusTable(s *survey.Survey) []byte {
 	} else {
 		row("manifest", "%d, of %s; prune mark %d", m.Version, when(m.Written), m.PruneMark)
 		row("", "names %s, %s, %d dropped, %s; %s at the floor", plural(m.Segments, "segment"), plural(m.Seals, "seal"), m.Dropped, plural(m.Lists, "list"), plural(m.Files, "live file"))
-		for _, role := range []layout.Role{layout.Writer, layout.Compactor} {
-			if r, ok := m.Roles[role]; ok {
-				row("", "%s of epoch %d, update %d", role, r.Epoch, r.Update)
-			}
+		if m.Writer > 0 {
+			row("", "writer of epoch %d, update %d", m.Writer, m.WriterUpdate)
+		}
+		if m.Compactor > 0 {
+			row("", "compactor of epoch %d, update %d", m.Compactor, m.CompactorUpdate)
 		}
 	}
-	for _, kind := range layout.Kinds() {
+	for _, kind := range inspect.Kinds() {
 		c, ok := s.Objects[kind]
 		if !ok {
 			continue
 		}
 		note := ""
-		if kind == layout.KindData && s.BeforeFloor != nil && s.BeforeFloor.Objects > 0 {
+		if kind == inspect.Data && s.BeforeFloor != nil && s.BeforeFloor.Objects > 0 {
 			note = fmt.Sprintf("; of these %d, %s, before the floor", s.BeforeFloor.Objects, size(int(s.BeforeFloor.Bytes)))
 		}
 		row("objects", "%s: %d, %s%s", kind, c.Objects, size(int(c.Bytes)), note)
@@ -232,11 +228,11 @@ func statusTable(s *survey.Survey) []byte {
 	return b.Bytes()
 }
 
-func leadership(l survey.Leadership) string {
+func leadership(l survey.Term) string {
 	switch {
 	case l.Epoch == 0:
 		return "nobody yet"
-	case !l.Leads && l.Lapsed:
+	case l.State == "lapsed":
 		return fmt.Sprintf("nobody; %s led in epoch %d until its lock lapsed", l.Holder, l.Epoch)
 	case !l.Leads:
 		s := fmt.Sprintf("nobody; %s led in epoch %d", l.Holder, l.Epoch)
@@ -245,7 +241,7 @@ func leadership(l survey.Leadership) string {
 		}
 		return s
 	}
-	s := fmt.Sprintf("%s, epoch %d, since %s; validity %s", l.Holder, l.Epoch, when(l.Since), l.Validity)
+	s := fmt.Sprintf("%s, epoch %d, since %s; validity %s", l.Holder, l.Epoch, when(l.From), l.Lasts())
 	if l.State != "held" {
 		s += ", " + l.State
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -101,64 +101,52 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 	return a.begins(ctx, st)
 }
 
-// cutDoc is what truncate --dry-run --json prints. Segments hold no record that would stay.
+// cutDoc is what truncate --dry-run --json prints.
 type cutDoc struct {
-	First    uint64 `json:"first"`
-	Before   uint64 `json:"before"`
-	Records  uint64 `json:"records"`
-	Segments int    `json:"segments"`
-	Bytes    int64  `json:"bytes"`
+	First   uint64 `json:"first"`
+	Before  uint64 `json:"before"`
+	Records uint64 `json:"records"`
 }
 
 // plan prints what would be given up.
 func (t *truncating) plan(ctx context.Context, a *app, st store.Store) error {
-	log, err := state.Open(ctx, st, nil)
+	m, err := newest(ctx, st)
 	if err != nil {
 		return err
 	}
-	m, err := log.Newest(ctx)
-	if err != nil {
-		return err
+	if t.before > m.FloorOffset {
+		return fmt.Errorf("records before %d cannot be given up: only those before %d are compacted; compact first", t.before, m.FloorOffset)
 	}
-	if t.before > m.Floor.Offset {
-		return fmt.Errorf("records before %d cannot be given up: only those before %d are compacted; compact first", t.before, m.Floor.Offset)
-	}
-	d := cutDoc{First: m.First(), Before: max(t.before, m.First())}
+	d := cutDoc{First: m.First, Before: max(t.before, m.First)}
 	d.Records = d.Before - d.First
-	for seg, err := range log.Segments(ctx, m, m.Held()) {
-		if err != nil {
-			return err
-		}
-		if seg.End > d.Before {
-			break
-		}
-		d.Segments++
-		d.Bytes += seg.Size
-	}
 	if a.json {
 		return a.print(d)
 	}
 	if d.Records == 0 {
 		return a.write(fmt.Appendf(nil, "would give up nothing: the log begins at record %d\n", d.First))
 	}
-	return a.write(fmt.Appendf(nil, "would give up %s; the log would begin at record %d\n%s, %s, would be deleted later, unless pins hold them\n",
-		recordRange(d.First, d.Before), d.Before, plural(d.Segments, "segment"), size(int(d.Bytes))))
+	return a.write(fmt.Appendf(nil, "would give up %s; the log would begin at record %d\n", recordRange(d.First, d.Before), d.Before))
+}
+
+// newest reads the newest manifest.
+func newest(ctx context.Context, st store.Store) (*inspect.State, error) {
+	log, err := inspect.Open(ctx, st, nil)
+	if err != nil {
+		return nil, err
+	}
+	return log.Newest(ctx)
 }
 
 // begins prints where the log begins: after --before, if more was given up already.
 func (a *app) begins(ctx context.Context, st store.Store) error {
-	log, err := state.Open(ctx, st, nil)
-	if err != nil {
-		return err
-	}
-	m, err := log.Newest(ctx)
+	m, err := newest(ctx, st)
 	if err != nil {
 		return err
 	}
 	if a.json {
-		return a.print(map[string]uint64{"first": m.First()})
+		return a.print(map[string]uint64{"first": m.First})
 	}
-	return a.write(fmt.Appendf(nil, "the log begins at record %d\n", m.First()))
+	return a.write(fmt.Appendf(nil, "the log begins at record %d\n", m.First))
 }
 
 // notBefore returns the offset of the first record that is not before a time; 0 if all

@@ -6,7 +6,7 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -21,12 +21,11 @@ const (
 // listUnfolded counts the objects from the floor on. It stops after mostUnfolded, and then reports
 // that there are more. After an error it returns 0.
 func listUnfolded(ctx context.Context, st store.Store, floor fence.Position) (n int, more bool) {
-	n = 1 // the object at the floor
-	for info, err := range st.List(ctx, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(floor)}) {
+	for info, err := range st.List(ctx, inspect.Data.Prefix(), survey.After(floor)) {
 		if err != nil {
 			return 0, false
 		}
-		if p, ok := layout.ParseDataKey(info.Key); !ok || !floor.Before(p) {
+		if p := inspect.Parse(info.Key); p.Kind != inspect.Data || p.Slot.Before(floor) {
 			continue
 		}
 		if n++; n > mostUnfolded {
@@ -58,11 +57,11 @@ type unfoldedNotice struct {
 }
 
 // look warns once, as soon as many objects are not folded.
-func (u *unfoldedNotice) look(ctx context.Context, st store.Store, s *survey.Survey) {
+func (u *unfoldedNotice) look(ctx context.Context, st store.Store, s *survey.Log) {
 	if u.warned {
 		return
 	}
-	floor := s.Manifest.Floor
+	floor := s.Floor
 	if floor.Epoch == s.Tail.Epoch {
 		u.warned = u.app.noteUnfolded(int(s.Tail.Seq-floor.Seq), false)
 		return
@@ -70,7 +69,7 @@ func (u *unfoldedNotice) look(ctx context.Context, st store.Store, s *survey.Sur
 	// Only a listing tells how many objects the epochs before the tail's have. A small log needs
 	// none. Nor does status --watch list a log of large objects at each look. An object with an
 	// edit of the table has no records, so the objects of the last epoch count too.
-	size := max(s.Offset-s.Manifest.FloorAt, s.Tail.Seq-1)
+	size := max(s.End-s.FloorOffset, s.Tail.Seq-1)
 	if size < manyUnfolded || size < 2*u.listed {
 		return
 	}

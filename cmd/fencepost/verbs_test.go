@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
@@ -173,15 +174,15 @@ func TestStatus(t *testing.T) {
 	out := must(t, "", "status", "--objects", url)
 	for _, want := range []string{
 		"leader     nobody; ", "led in epoch 2, resigned", "tail       2/2; 3 records", `{"source":"x","format":"lines","offset":4,"crc32c":`,
-		"floor      1/2, offset 2; hint 2/2", "1 record after it, which are not compacted", "segment: 1, ", "compactor of epoch 1",
+		"floor      1/2, offset 2; noted 2/2, offset 3", "1 record after it, which are not compacted", "segment: 1, ", "compactor of epoch 1",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	s := parsed[survey.Survey](t, "status", "--json", "--objects", url)
-	if s.Offset != 3 || s.Tail != (fence.Position{Epoch: 2, Seq: 2}) || s.Manifest.Floor != (fence.Position{Epoch: 1, Seq: 2}) || s.Leader.Leads || s.Leader.Epoch != 2 ||
-		s.Objects[layout.KindLock].Objects != 2 || s.BeforeFloor.Objects != 1 || !strings.Contains(s.CursorText, `"x"`) {
+	s := parsed[survey.Log](t, "status", "--json", "--objects", url)
+	if s.End != 3 || s.Tail != (fence.Position{Epoch: 2, Seq: 2}) || s.Floor != (fence.Position{Epoch: 1, Seq: 2}) || s.Leader.Leads || s.Leader.Epoch != 2 ||
+		s.Objects[inspect.Lock].Objects != 2 || s.BeforeFloor.Objects != 1 || !strings.Contains(s.CursorText, `"x"`) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -84,7 +84,7 @@ func TestLarge(t *testing.T) {
 	for _, n := range srv.Counts() {
 		sent += n
 	}
-	if s := look(t, address)[0]; s.Log == nil || s.Log.Unfolded < 1_000_000 || sent > s.Requests {
+	if s := look(t, address)[0]; s.Log == nil || s.Log.Unfolded.Objects < 1_000_000 || sent > s.Requests {
 		t.Errorf("%+v; the stub counted %d requests", s, sent)
 	}
 }
@@ -97,7 +97,7 @@ func (p *tab) painted() float64 {
 type seen struct {
 	Now      time.Time
 	Requests int
-	Log      *struct{ Unfolded int }
+	Log      *struct{ Unfolded struct{ Objects int } }
 }
 
 func look(t *testing.T, address string) (all []seen) {

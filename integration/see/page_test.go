@@ -91,13 +91,13 @@ func stateOf(url, kind, what, more string) string {
 }
 
 func term(epoch int, holder, state string, from, to time.Duration) string {
-	return fmt.Sprintf(`{"epoch":%d,"known":true,"holder":%q,"state":%q,"from":%q,"to":%q,"validity_seconds":15,"renewals":9}`, epoch, holder, state, ago(from), ago(to))
+	return fmt.Sprintf(`{"epoch":%d,"holder":%q,"state":%q,"from":%q,"to":%q,"validity_seconds":15,"renewals":9}`, epoch, holder, state, ago(from), ago(to))
 }
 
 func logOf(complete bool, terms ...string) string {
-	return fmt.Sprintf(`{"store":"s3","complete":%v,"terms":[%s],"compactor":{"epoch":4,"known":true,"holder":"presser","state":"held"},"tail":{"epoch":3,"seq":40},"floor":{"epoch":3,"seq":20},
-		"records":4000,"first":0,"folded":3100,"unfolded":20,"manifests":[{"version":70,"written":%q,"by":"writer","epoch":3,"floor":{"epoch":3,"seq":20},"noted":{"epoch":3,"seq":38},"offset":4000}],
-		"seals":[{"position":{"epoch":1,"seq":90},"next":2,"offset":2000,"folded":true}],"seal_count":2,"segments":4,"files":0,"pins":[],"samples":[{"at":%q,"records":3000},{"at":%q,"records":3300},{"at":%q,"records":4000}]}`,
+	return fmt.Sprintf(`{"store":"s3","complete":%v,"terms":[%s],"compactor":{"epoch":4,"holder":"presser","state":"held"},"tail":{"epoch":3,"seq":40},"end":4000,
+		"manifest":{"first":0,"floor":{"epoch":3,"seq":20},"floor_offset":3100,"segments":4,"seals":2,"files":0},"unfolded":{"objects":20},"manifests":[{"version":70,"written":%q,"by":"writer","epoch":3,"floor":{"epoch":3,"seq":20},"noted":{"epoch":3,"seq":38},"offset":4000}],
+		"seals":[{"position":{"epoch":1,"seq":90},"next":2,"offset":2000,"folded":true}],"pins":[],"samples":[{"at":%q,"records":3000},{"at":%q,"records":3300},{"at":%q,"records":4000}]}`,
 		complete, strings.Join(terms, ","), ago(30*time.Second), ago(10*time.Minute), ago(5*time.Minute), ago(0))
 }
 
@@ -171,7 +171,7 @@ func TestPageLog(t *testing.T) {
 
 // TestPageUnread: what was not read yet is not said to be nothing.
 func TestPageUnread(t *testing.T) {
-	unread := `{"store":"s3","complete":false,"terms":[{"epoch":7,"known":false,"to":"` + ago(h) + `"}],"tail":{"epoch":0,"seq":0},"floor":{"epoch":0,"seq":0},"records":0,"first":0,"folded":0,"unfolded":0,"manifests":[],"seals":null,"pins":[],"samples":null}`
+	unread := `{"store":"s3","complete":false,"terms":[{"epoch":7,"to":"` + ago(h) + `"}],"leader":{"epoch":7},"compactor":{"epoch":0},"tail":{"epoch":0,"seq":0},"end":0,"manifest":{"floor":{"epoch":0,"seq":0},"floor_offset":0},"manifests":[],"seals":null,"pins":[],"samples":null}`
 	m := makeUp(t, list(stateOf("s3://bucket/orders", "log", unread, `,"asked":"`+ago(time.Second)+`"`)))
 	p := open(t, m.URL+"/a/")
 	p.until("that the lock was not read", text+`.includes("the lock of epoch 7 was not read yet")`)

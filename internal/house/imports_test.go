@@ -105,7 +105,12 @@ var rooms = []room{
 
 	{pkg: "internal/test"}, // how much tests try, and what decoders take
 	{pkg: "internal/test/...", may: []string{anything}},
-	{pkg: "cmd/...", may: []string{anything}},
+
+	// So is the command line: the largest user of the library tests its public face.
+	{pkg: "cmd/fencepost/internal/backup", may: []string{anything}},
+	{pkg: "cmd/fencepost/internal/...", may: []string{public, "ext/...", "cmd/fencepost/internal/..."}},
+	{pkg: "cmd/...", may: []string{public, "ext/...", "cmd/fencepost/internal/...", "internal/layout"}, only: map[string][]string{"internal/layout": {"within.go"}}},
+
 	{pkg: "examples/...", may: []string{anything}},
 	{pkg: "integration/...", may: []string{anything}},
 	{pkg: "bench/...", may: []string{anything}},
@@ -227,6 +232,8 @@ func TestHouseImportRulesBite(t *testing.T) {
 		"a package without a row":         {at("shiny/a.go"), "no row"},
 		"an extension imports the inside": {at("ext/lock/a.go", module+"/internal/frame"), "ext/... may import"},
 		"an extension imports test gear":  {at("ext/lock/a.go", module+"/internal/test/fixture"), "ext/... may import"},
+		"the command line does":           {at("cmd/fencepost/a.go", module+"/internal/state"), "cmd/... may import"},
+		"a part of it does":               {at("cmd/fencepost/internal/look/a.go", module+"/internal/layout"), "cmd/fencepost/internal/... may import"},
 		"the core imports an extension":   {at("verify/a.go", module+"/ext/group"), "verify may import"},
 		"the root imports an extension":   {at("run.go", module+"/ext/group"), "an extension"},
 	} {
@@ -241,7 +248,8 @@ func TestHouseImportRulesBite(t *testing.T) {
 		at("compactor/run_lock.go", module+"/leader", module+"/fence"),
 		at("leader/doc_test.go", module+"/writer"),
 		at("store/s3store/doc.go", module+"/store"),
-		at("cmd/fencepost/main.go", module+"/leader", module),
+		at("cmd/fencepost/main.go", module+"/leader", module, module+"/ext/group", module+"/cmd/fencepost/internal/page"),
+		at("cmd/fencepost/main_test.go", module+"/internal/test/fixture"),
 	}
 	if faults := checkImports(sound); len(faults) != 0 {
 		t.Errorf("a sound tree has faults: %q", faults)

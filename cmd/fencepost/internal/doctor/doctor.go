@@ -13,8 +13,7 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
@@ -63,13 +62,13 @@ type examination struct {
 
 	// grouped tells whether there is a group of workers.
 	grouped bool
+	log     *inspect.Log
 	format  manifest.Format
 	// files is the store for the files of the table, if it was given and is the right one.
 	files store.Store
-	state *survey.Survey
-	lag   *survey.Lag
-	// badLocks are the errors of newest locks that cannot be read, by prefix.
-	badLocks map[string]error
+	state *survey.Log
+	// badLocks are the errors of newest locks that cannot be read.
+	badLocks map[inspect.Kind]error
 	// place is what is known of the published table. If the log is in it, heldAt is the version of the
 	// manifest that the table holds.
 	place  whereabouts
@@ -116,7 +115,7 @@ func Examine(ctx context.Context, st store.Store, opts *Options) ([]Finding, err
 	case x.grouped && errors.Is(err, manifest.ErrNotInitialized):
 		return x.run(ctx, x.orphan, x.rules, x.probed, x.content)
 	case x.grouped && err != nil && ctx.Err() == nil:
-		x.failed("format", err, "restore "+layout.FormatKey+" from a backup")
+		x.failed("format", err, "restore "+inspect.Format.Prefix()+" from a backup")
 		return x.run(ctx, x.rules, x.probed, x.content)
 	case err != nil:
 		return x.found, err
@@ -146,7 +145,7 @@ func (x *examination) inside(ctx context.Context) {
 }
 
 func begin(st store.Store, opts *Options) *examination {
-	x := &examination{st: st, badLocks: map[string]error{}}
+	x := &examination{st: st, badLocks: map[inspect.Kind]error{}}
 	if opts != nil {
 		x.Options = *opts
 	}
@@ -161,10 +160,10 @@ func begin(st store.Store, opts *Options) *examination {
 
 // openFormat reads what a log is.
 func (x *examination) openFormat(ctx context.Context) (err error) {
-	x.format, err = manifest.ReadFormat(ctx, x.st, nil)
-	if err != nil {
+	if x.log, err = inspect.Open(ctx, x.st, nil); err != nil {
 		return err
 	}
+	x.format = x.log.Format()
 	if x.format.Backup {
 		x.add("format", OK, "", "a backup of log %v, made %s; it is read only", x.format.Log, when(x.format.Created))
 	} else {
@@ -182,7 +181,7 @@ func (x *examination) openFormat(ctx context.Context) (err error) {
 // orphan looks for a log beside the group that has lost its format.json.
 func (x *examination) orphan(ctx context.Context) {
 	if err := survey.Orphaned(ctx, x.st, nil); err != nil {
-		x.failed("format", err, "restore "+layout.FormatKey+" from a backup")
+		x.failed("format", err, "restore "+inspect.Format.Prefix()+" from a backup")
 	}
 }
 
@@ -196,7 +195,7 @@ func (x *examination) openFiles(ctx context.Context) {
 	if x.format.Files == nil || !x.given() {
 		return
 	}
-	view, err := state.With(x.st, x.format, &state.Options{Files: x.Files}).CheckFiles(ctx, true)
+	view, err := x.log.Files(ctx, x.Files)
 	switch {
 	case errors.Is(err, manifest.ErrFiles):
 		x.add(check, Problem, "first check the URL after --files: the log names "+x.format.Files.Store, "%v", err)
@@ -264,7 +263,7 @@ const maxSkew = 30 * time.Second
 
 // clock compares the store's time of day with this machine's.
 func (x *examination) clock(ctx context.Context) {
-	_, info, err := store.Read(ctx, x.st, layout.FormatKey, &store.ReadOptions{Limit: 1 << 20})
+	_, info, err := store.Read(ctx, x.st, inspect.Format.Prefix(), &store.ReadOptions{Limit: 1 << 20})
 	switch {
 	case err != nil:
 		x.failed("clock", err, "")
@@ -292,7 +291,7 @@ func (x *examination) probed(ctx context.Context) {
 		case errors.Is(err, probe.ErrRefused):
 			x.add(check, Problem, "acknowledged records can be lost here: do what the probe says, or use another store. docs/stores.md names some", "the probe failed: %v", err)
 		case errors.Is(err, store.ErrDenied):
-			x.cannot(check, err, "allow to get, put, list and delete below "+layout.TmpPrefix+", as `doctor` in docs/policies.md does; or leave out --deep")
+			x.cannot(check, err, "allow to get, put, list and delete below "+inspect.Tmp.Prefix()+", as `doctor` in docs/policies.md does; or leave out --deep")
 		case err != nil:
 			x.failed(check, err, "")
 		default:
@@ -311,18 +310,15 @@ func (x *examination) probed(ctx context.Context) {
 func (x *examination) survey(ctx context.Context) bool {
 	const check = "state"
 	s, err := survey.Take(ctx, x.st, &survey.Options{
-		Objects: true, Progress: func(n int) { x.Progress("listing", int64(n), 0) },
-		BadLock: func(prefix string, err error) { x.badLocks[prefix] = err },
+		Objects: true, Unfolded: true, Progress: func(n int) { x.Progress("listing", int64(n), 0) },
+		BadLock: func(of inspect.Kind, err error) { x.badLocks[of] = err },
 	})
-	if err == nil {
-		x.lag, err = survey.Behind(ctx, x.st)
-	}
 	if err != nil {
 		x.failed(check, err, "run `fencepost verify`, which names what is damaged and says what to do")
 		return false
 	}
 	x.state = s
-	x.add(check, OK, "", "%d %s, the tail is %v, manifest %d", s.Offset, english.PluralWord(int(min(s.Offset, 2)), "record", ""), s.Tail, s.Manifest.Version)
+	x.add(check, OK, "", "%d %s, the tail is %v, manifest %d", s.End, english.PluralWord(int(min(s.End, 2)), "record", ""), s.Tail, s.Version)
 	return true
 }
 
@@ -362,12 +358,12 @@ func (x *examination) content(ctx context.Context) {
 	}
 }
 
-// ages lists the objects below a prefix. It returns a function that tells the age of one by the store's
+// ages lists the objects of a kind. It returns a function that tells the age of one by the store's
 // clock. If the store does not tell the time, the age is counted from at, which the writer of the object
 // has noted: a machine whose clock may be wrong.
-func (x *examination) ages(ctx context.Context, prefix string) (func(key string, at time.Time) time.Duration, error) {
+func (x *examination) ages(ctx context.Context, of inspect.Kind) (func(key string, at time.Time) time.Duration, error) {
 	known := map[string]time.Duration{}
-	for info, err := range store.ListAll(ctx, x.st, prefix, nil, nil) {
+	for info, err := range store.ListAll(ctx, x.st, of.Prefix(), nil, nil) {
 		if err != nil {
 			return nil, err
 		}

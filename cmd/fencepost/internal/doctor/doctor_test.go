@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/leader"
@@ -374,22 +375,21 @@ func TestFormat(t *testing.T) {
 
 // TestMuch: what takes too long to make in a test.
 func TestMuch(t *testing.T) {
-	hint := fence.Position{Epoch: 3, Seq: 5}
 	sound := func() *examination {
-		s := &survey.Survey{Tail: fence.Position{Epoch: 3, Seq: 9}, Objects: map[string]verify.Count{}, BeforeFloor: &verify.Count{}}
-		s.Manifest.Hint = &hint
-		return &examination{state: s, lag: &survey.Lag{}, Options: Options{Now: time.Now}}
+		s := &survey.Log{Unfolded: &survey.Unfolded{}, Objects: map[inspect.Kind]verify.Count{}, BeforeFloor: &verify.Count{}}
+		s.Tail, s.Noted = fence.Position{Epoch: 3, Seq: 9}, fence.Position{Epoch: 3, Seq: 5}
+		return &examination{state: s, Options: Options{Now: time.Now}}
 	}
 	for says, harm := range map[string]func(x *examination){
 		"":                                  func(*examination) {},
 		"there are 8196 objects":            func(x *examination) { x.state.Tail.Seq += manySlots },
 		"in epoch 7 there are 8193 objects": func(x *examination) { x.state.Tail = fence.Position{Epoch: 7, Seq: manySlots + 1} },
 		"0 epochs are left":                 func(x *examination) { x.state.Compactor.Epoch = layout.MaxEpoch },
-		"old locks":                         func(x *examination) { x.state.Objects[layout.KindLock] = verify.Count{Objects: manyLocks + 1} },
+		"old locks":                         func(x *examination) { x.state.Objects[inspect.Lock] = verify.Count{Objects: manyLocks + 1} },
 		"folded and not deleted":            func(x *examination) { x.state.Overdue = manyFreed + 1 },
 		"is the compactor": func(x *examination) {
-			x.state.Compactor = survey.Leadership{Leads: true, Holder: "me"}
-			x.lag.Objects = manyObjects + 1
+			x.state.Compactor = survey.Term{Leads: true, Holder: "me"}
+			x.state.Unfolded.Objects = manyObjects + 1
 		},
 	} {
 		x := sound()

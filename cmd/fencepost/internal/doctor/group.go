@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/ext/group"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -121,7 +121,7 @@ func (x *examination) hasLogs(ctx context.Context) (bool, error) {
 		}
 		p := 0
 		_, _ = fmt.Sscanf(info.Key, group.PartitionsPrefix+"%06d/", &p) // what is no number is of another program
-		if key, ok := strings.CutPrefix(info.Key, group.PartitionPrefix(p)+"/"); ok && layout.KindOf(key) != layout.KindUnknown {
+		if key, ok := strings.CutPrefix(info.Key, group.PartitionPrefix(p)+"/"); ok && inspect.Parse(key).Kind != inspect.Unknown {
 			return true, nil
 		}
 	}

@@ -269,15 +269,15 @@ func TestAbandonedHolds(t *testing.T) {
 
 // TestHoldInAnotherStore: without the store of the files nobody knows which table is there.
 func TestHoldInAnotherStore(t *testing.T) {
-	x := &examination{Options: Options{Now: time.Now}, state: &survey.Survey{}, format: manifest.Format{Files: &manifest.Files{}}}
+	x := &examination{Options: Options{Now: time.Now}, state: &survey.Log{}, format: manifest.Format{Files: &manifest.Files{}}}
 	pins := []manifest.Pin{{Name: holdPrefix + "x", Version: 7}}
 	old := func(string, time.Time) time.Duration { return oldPin + time.Hour }
-	x.state.Manifest.Version = 7
+	x.state.Version = 7
 	x.holds(t.Context(), pins, old)
 	if len(x.found) > 0 {
 		t.Errorf("no manifest is newer: %+v", x.found)
 	}
-	x.state.Manifest.Version = 8
+	x.state.Version = 8
 	x.holds(t.Context(), pins, old)
 	if len(x.found) != 1 || !strings.Contains(x.found[0].Remedy, "--files") || strings.Contains(x.found[0].Remedy, "unpin") {
 		t.Errorf("%+v", x.found)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -26,11 +26,11 @@ func (x *examination) lockRules(ctx context.Context) {
 	}
 	var all []store.Expiry
 	err := store.Retry(ctx, nil, func(ctx context.Context) (err error) {
-		all, err = teller.Expiries(ctx, layout.LockPrefix)
+		all, err = teller.Expiries(ctx, inspect.Lock.Prefix())
 		return err
 	})
 	if err != nil {
-		x.noRules(check, err, "objects below "+layout.LockPrefix)
+		x.noRules(check, err, "objects below "+inspect.Lock.Prefix())
 		return
 	}
 	for _, e := range all {
@@ -59,16 +59,16 @@ func (x *examination) holder(ctx context.Context) {
 	}
 	x.leads(l, "start exec, or find out why none of those that wait takes over")
 	if l.Leads {
-		x.add("lease", OK, "", "until %s unless it is renewed; validity %s", when(l.Until), l.Validity)
+		x.add("lease", OK, "", "until %s unless it is renewed; validity %s", when(l.Until), l.Lasts())
 	}
 }
 
 // lock reads the newest lock. It returns false if that cannot be read.
-func (x *examination) lock(ctx context.Context) (survey.Leadership, bool) {
+func (x *examination) lock(ctx context.Context) (survey.Term, bool) {
 	l, err := survey.TakeLock(ctx, x.st)
 	if err != nil {
-		x.badLock("leader", layout.LockPrefix, err)
-		return survey.Leadership{}, false
+		x.badLock("leader", inspect.Lock, err)
+		return survey.Term{}, false
 	}
 	return l.Leader, true
 }
@@ -76,17 +76,17 @@ func (x *examination) lock(ctx context.Context) (survey.Leadership, bool) {
 // oldLocks looks for locks that should have been deleted.
 func (x *examination) oldLocks(ctx context.Context) {
 	n := 0
-	for info, err := range survey.Listing(ctx, x.st, layout.LockPrefix, nil, func() { n = 0 }) {
+	for info, err := range survey.Listing(ctx, x.st, inspect.Lock.Prefix(), nil, func() { n = 0 }) {
 		if err != nil {
 			x.failed("growth", err, "")
 			return
 		}
-		if _, ok := layout.ParseLockKey(layout.LockPrefix, info.Key); ok {
+		if name := inspect.Parse(info.Key); name.Kind == inspect.Lock && name.Number > 0 {
 			n++
 		}
 	}
 	if n > manyLocks {
-		x.add("growth", Warning, "let the leaders delete old locks (`candidate` in docs/policies.md has the rights)", "%d old locks below %s are not deleted", n, layout.LockPrefix)
+		x.add("growth", Warning, "let the leaders delete old locks (`candidate` in docs/policies.md has the rights)", "%d old locks below %s are not deleted", n, inspect.Lock.Prefix())
 		return
 	}
 	x.add("growth", OK, "", "nothing is left that should have been deleted")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 )
@@ -41,7 +41,7 @@ func (x *examination) pins(ctx context.Context) {
 	}
 	var age func(key string, at time.Time) time.Duration
 	if err == nil {
-		age, err = x.ages(ctx, layout.PinPrefix)
+		age, err = x.ages(ctx, inspect.Pin)
 	}
 	if err != nil {
 		x.failed("pins", err, "run `fencepost verify`")
@@ -107,13 +107,13 @@ func (x *examination) holds(ctx context.Context, pins []manifest.Pin, age func(s
 	for _, p := range pins {
 		p = newest[p.Name] // while a publisher moves it, the older ones are still needed
 		old := age(p.Key, p.Created)
-		if old <= oldPin || told[p.Name] || p.Version >= x.state.Manifest.Version {
+		if old <= oldPin || told[p.Name] || p.Version >= x.state.Version {
 			continue
 		}
 		told[p.Name] = true
 		why, remedy := x.forgotten(p.Name, live[p.Name])
 		x.add("pins", Warning, remedy, "%q has held version %d for %d days, although the newest manifest is %d: %s, and everything that was dropped since stays",
-			p.Name, p.Version, int(old/day), x.state.Manifest.Version, why)
+			p.Name, p.Version, int(old/day), x.state.Version, why)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -30,10 +30,10 @@ func (x *examination) advice(err error, otherwise string) string {
 	return otherwise
 }
 
-// badLock notes that the newest lock below a prefix cannot be read.
-func (x *examination) badLock(check, prefix string, err error) {
+// badLock notes that the newest lock cannot be read.
+func (x *examination) badLock(check string, of inspect.Kind, err error) {
 	flags := "--force"
-	if prefix == layout.CompactorLockPrefix {
+	if of == inspect.CompactorLock {
 		flags += " --compactor"
 	}
 	x.failed(check, err, "if its number is far above the one before: "+wrongLock+". Otherwise `fencepost step-down "+flags+
@@ -42,6 +42,8 @@ func (x *examination) badLock(check, prefix string, err error) {
 
 const (
 	startWriter = "start a writer, or find out why none of those that run takes over"
+	// maxEpoch is the greatest epoch of an election: docs/format.md has it.
+	maxEpoch = 1<<62 + 1<<40
 	// fewEpochs are so few that something else than an election has used up the others.
 	fewEpochs = 1_000_000
 	// wrongLock is what to do about a lock with a wrong number.
@@ -56,24 +58,24 @@ func (x *examination) leader(ctx context.Context) {
 		}
 		return
 	}
-	if err := x.badLocks[layout.LockPrefix]; err != nil {
-		x.badLock("leader", layout.LockPrefix, err)
+	if err := x.badLocks[inspect.Lock]; err != nil {
+		x.badLock("leader", inspect.Lock, err)
 		return
 	}
 	x.leads(x.state.Leader, startWriter)
 }
 
-func (x *examination) leads(l survey.Leadership, remedy string) {
+func (x *examination) leads(l survey.Term, remedy string) {
 	const check = "leader"
 	switch {
 	case l.Epoch == 0:
 		x.add(check, OK, "", "nobody has led yet")
 	case l.Leads:
-		x.add(check, OK, "", "%s, epoch %d, since %s", l.Holder, l.Epoch, when(l.Since))
-	case l.Lapsed:
+		x.add(check, OK, "", "%s, epoch %d, since %s", l.Holder, l.Epoch, when(l.From))
+	case l.State == "lapsed":
 		x.add(check, Warning, remedy, "%s led in epoch %d and has crashed; nobody follows", l.Holder, l.Epoch)
 	case l.EndedBy != "":
-		x.add(check, Warning, "a successor may have to wait for the validity, "+l.Validity+". If nobody leads after that: "+remedy,
+		x.add(check, Warning, "a successor may have to wait for the validity, "+l.Lasts().String()+". If nobody leads after that: "+remedy,
 			"%s led in epoch %d and was deposed by %s (%s); nobody follows", l.Holder, l.Epoch, l.EndedBy, l.Reason)
 	case steppedDown(l.Reason):
 		x.add(check, Warning, remedy, "%s led in epoch %d and was deposed (%s); nobody follows", l.Holder, l.Epoch, l.Reason)
@@ -89,7 +91,7 @@ func steppedDown(reason string) bool { return strings.HasPrefix(reason, "stepped
 
 // room says whether there are epochs for the next leaders.
 func (x *examination) room(check string, newest fence.Epoch) {
-	if left := layout.MaxEpoch - uint64(newest); left < fewEpochs {
+	if left := maxEpoch - uint64(newest); left < fewEpochs {
 		x.add(check, Problem, wrongLock, "%d epochs are left after epoch %d: something else than an election has written a lock with that number, or with one before it", left, newest)
 	}
 }
@@ -105,10 +107,10 @@ const (
 // newest lock.
 func (x *examination) takeovers(ctx context.Context) {
 	const check = "takeovers"
-	age, err := x.ages(ctx, layout.LockPrefix)
+	age, err := x.ages(ctx, inspect.Lock)
 	var e *leader.Elector
 	if err == nil {
-		e, err = leader.New(x.st, layout.LockPrefix, nil)
+		e, err = leader.New(x.st, inspect.Lock.Prefix(), nil)
 	}
 	if err != nil {
 		x.failed(check, err, "")
@@ -165,12 +167,12 @@ const compactGroup = "`fencepost compact --watch --group` with the URL of the gr
 // byToken tells whether the log has no election: a compactor or a writer had a token, as in a group, and there is
 // no lock of theirs.
 func (x *examination) byToken() bool {
-	return x.state.Manifest.Roles[layout.Compactor].Epoch > 0 || x.state.Leader.Epoch == 0 && x.badLocks[layout.LockPrefix] == nil && x.state.Tail.Epoch > 0
+	return x.state.State.Compactor > 0 || x.state.Leader.Epoch == 0 && x.badLocks[inspect.Lock] == nil && x.state.Tail.Epoch > 0
 }
 
 // compaction says whether a compactor keeps up.
 func (x *examination) compaction(context.Context) {
-	l, c := x.lag, x.state.Compactor
+	l, c := x.state.Unfolded, x.state.Compactor
 	wait := l.OldestAge
 	if wait == 0 && !l.OldestAt.IsZero() {
 		wait = max(x.Now().Sub(l.OldestAt), 0)
@@ -179,15 +181,15 @@ func (x *examination) compaction(context.Context) {
 	remedy := "run `fencepost compact --watch`, or compactor.Run in a process"
 	if c.Epoch == 0 && x.byToken() { // then the compactor has no lock either, and nobody knows whether it runs
 		who = "no compactor has worked here yet"
-		if epoch := x.state.Manifest.Roles[layout.Compactor].Epoch; epoch > 0 {
+		if epoch := x.state.State.Compactor; epoch > 0 {
 			who = fmt.Sprintf("the last compactor had a token, of epoch %d", epoch)
 		}
 		remedy = "if this is the log of a partition, run " + compactGroup + ". A `fencepost compact` of this log alone and that one would fence each other. " +
 			"Otherwise look at the log of the program that gives the compactor its token"
 	}
-	switch err := x.badLocks[layout.CompactorLockPrefix]; {
+	switch err := x.badLocks[inspect.CompactorLock]; {
 	case err != nil:
-		x.badLock("compactor", layout.CompactorLockPrefix, err)
+		x.badLock("compactor", inspect.CompactorLock, err)
 		who, remedy = "no compactor can lead", "first see what is said of the lock of the compactors"
 	case c.Leads:
 		who = c.Holder + " is the compactor"
@@ -206,20 +208,16 @@ const manySlots = 8192
 
 // checkpoints says whether the leader writes them.
 func (x *examination) checkpoints(context.Context) {
-	from := x.state.Manifest.Floor
-	if h := x.state.Manifest.Hint; h != nil && from.Before(*h) {
-		from = *h
-	}
-	// A leader that has never written a manifest leaves the hint of an earlier epoch.
+	// A leader that has never written a manifest leaves what a leader of an earlier epoch has noted.
 	t, last := x.state.Tail, uint64(0)
-	if t.Epoch == from.Epoch {
-		last = from.Seq
+	if noted := x.state.Noted; t.Epoch == noted.Epoch {
+		last = noted.Seq
 	}
 	if t.Seq > last+manySlots {
 		x.add("checkpoints", Warning, "read the leader's log: it cannot write manifests. A successor has to read all of these objects", "in epoch %d there are %d objects after the last one", t.Epoch, t.Seq-last)
 		return
 	}
-	x.add("checkpoints", OK, "", "a new leader reads %d records", x.lag.End-x.lag.Checkpoint)
+	x.add("checkpoints", OK, "", "a new leader reads %d records", x.state.End-x.state.NotedOffset)
 }
 
 const (
@@ -235,12 +233,12 @@ func (x *examination) growth(context.Context) {
 		fine = false
 		x.add("growth", Warning, remedy, format, args...)
 	}
-	for _, kind := range []string{layout.KindLock, layout.KindCompactorLock} {
+	for _, kind := range []inspect.Kind{inspect.Lock, inspect.CompactorLock} {
 		if n := x.state.Objects[kind].Objects; n > manyLocks {
 			warn(remedy, "%d objects below %s/: old locks are not deleted", n, kind)
 		}
 	}
-	if n := x.state.Overdue - x.state.Manifest.Seals; n > manyFreed {
+	if n := x.state.Overdue - x.state.Seals; n > manyFreed {
 		warn(remedy, "%d objects below data/ are folded and not deleted", n)
 	}
 	if n := x.state.Strange; n > 0 {

@@ -88,7 +88,7 @@ func TestLostAtFloor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := layout.DataKey(s.Manifest.Floor)
+		key := layout.DataKey(s.Floor)
 		if err := p.Delete(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}

@@ -128,9 +128,9 @@ type setter func(d *prometheus.Desc, v float64, labels ...string)
 // collectLog exports the parts that were read.
 func collectLog(l *Log, set setter) {
 	switch {
-	case len(l.Terms) > 0 && l.Terms[0].Known:
+	case len(l.Terms) > 0 && l.Terms[0].State != "":
 		t := &l.Terms[0]
-		set(sheet.leads, truth(t.Leads()))
+		set(sheet.leads, truth(t.Leads))
 		set(sheet.epoch, float64(t.Epoch))
 		set(sheet.leader, 1, t.Holder)
 		set(sheet.terms, stamp(t.From))
@@ -139,12 +139,8 @@ func collectLog(l *Log, set setter) {
 		set(sheet.epoch, 0)
 	}
 	if l.Read.Compactor {
-		var compactor Term
-		if l.Compactor != nil {
-			compactor = *l.Compactor
-		}
-		set(sheet.compactorLeads, truth(compactor.Leads()))
-		set(sheet.compactorEpoch, float64(compactor.Epoch))
+		set(sheet.compactorLeads, truth(l.Compactor.Leads))
+		set(sheet.compactorEpoch, float64(l.Compactor.Epoch))
 	}
 	if l.Read.Manifest {
 		collectManifest(l, set)
@@ -165,26 +161,26 @@ func collectLog(l *Log, set setter) {
 }
 
 func collectManifest(l *Log, set setter) {
-	set(sheet.records, float64(l.Records))
+	set(sheet.records, float64(l.End))
 	set(sheet.first, float64(l.First))
-	set(sheet.folded, float64(l.Folded))
-	set(sheet.unfoldedRecords, float64(l.Records-min(l.Folded, l.Records)))
+	set(sheet.folded, float64(l.FloorOffset))
+	set(sheet.unfoldedRecords, float64(l.End-min(l.FloorOffset, l.End)))
 	set(sheet.segments, float64(l.Segments))
 	set(sheet.files, float64(l.Files))
-	set(sheet.seals, float64(l.SealCount))
+	set(sheet.seals, float64(l.State.Seals))
 	set(sheet.pruneMark, float64(l.PruneMark))
 	set(sheet.edits, float64(l.Edits))
 	if len(l.Manifests) > 0 {
 		set(sheet.manifest, float64(l.Manifests[0].Version))
 		set(sheet.manifestWritten, stamp(l.Manifests[0].Written))
 	}
-	if !l.Read.Tail {
+	if l.Unfolded == nil {
 		return
 	}
-	set(sheet.unfolded, float64(l.Unfolded))
-	set(sheet.unfoldedMore, truth(l.More))
-	if !l.Written.IsZero() {
-		set(sheet.written, stamp(l.Written))
+	set(sheet.unfolded, float64(l.Unfolded.Objects))
+	set(sheet.unfoldedMore, truth(l.Unfolded.More))
+	if !l.LastAt.IsZero() {
+		set(sheet.written, stamp(l.LastAt))
 	}
 }
 
@@ -202,14 +198,14 @@ func collectOldestPin(l *Log, set setter) {
 
 func collectLock(l *Lock, set setter) {
 	switch {
-	case len(l.Terms) > 0 && l.Terms[0].Known:
+	case len(l.Terms) > 0 && l.Terms[0].State != "":
 		t := &l.Terms[0]
-		set(sheet.lockLeads, truth(t.Leads()))
+		set(sheet.lockLeads, truth(t.Leads))
 		set(sheet.lockEpoch, float64(t.Epoch))
 		set(sheet.lockLeader, 1, t.Holder)
 		set(sheet.lockTerm, stamp(t.From))
-		if t.Leads() {
-			set(sheet.lockUntil, stamp(t.Until()))
+		if t.Leads {
+			set(sheet.lockUntil, stamp(t.Until))
 		}
 	case len(l.Terms) == 0 && l.Complete:
 		set(sheet.lockLeads, 0)

@@ -14,7 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/inspect"
 )
 
 var write = flag.Bool("write", false, "write the table in docs/metrics.md")
@@ -26,12 +28,15 @@ func TestTable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	states := []outside.State{{URL: "a", Asked: now, Log: &outside.Log{
 		Read:  outside.Parts{Leader: true, Manifest: true, Tail: true, Compactor: true, Pins: true, PinVersions: true},
-		Terms: []outside.Term{{Epoch: 2, Known: true, Holder: "ann", State: "held", From: now}}, Compactor: &outside.Term{Epoch: 1, State: "expired"}, Tail: fence.Position{Epoch: 2, Seq: 4},
-		Written: now, Manifests: []outside.Manifest{{Version: 7, Written: now}}, PinCount: 2, Pins: []outside.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
-		Records: 10, Folded: 4, Unfolded: 3, Edits: 9, Published: &outside.Published{Version: 6, Edits: 8, At: now},
+		Terms: []survey.Term{{Epoch: 2, Holder: "ann", State: "held", Leads: true, From: now}}, Log: survey.Log{
+			Compactor: survey.Term{Epoch: 1, State: "expired"}, Unfolded: &survey.Unfolded{Objects: 3},
+			Look: inspect.Look{Tail: fence.Position{Epoch: 2, Seq: 4}, LastAt: now, End: 10, State: inspect.State{FloorOffset: 4, Edits: 9}},
+		},
+		Manifests: []outside.Manifest{{Version: 7, Written: now}}, PinCount: 2, Pins: []outside.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
+		Published: &outside.Published{Version: 6, Edits: 8, At: now},
 	}}, {URL: "b", Err: "away", Group: &outside.Group{
 		Partitions: 3, Owners: []int{0, -1, 0}, Moving: []int{1}, Members: []outside.Member{{Name: "m", Identity: "ann", Owned: 2}, {Name: "n", Lapsed: true}},
-	}}, {URL: "c", Lock: &outside.Lock{Terms: []outside.Term{{Epoch: 5, Known: true, Holder: "cat", State: "held", From: now, To: now, Validity: 15}}}},
+	}}, {URL: "c", Lock: &outside.Lock{Terms: []survey.Term{{Epoch: 5, Holder: "cat", State: "held", Leads: true, From: now, To: now, Until: now.Add(15 * time.Second)}}}},
 		{URL: "d", Lock: &outside.Lock{Complete: true}},
 	}
 	reg := prometheus.NewRegistry()
@@ -97,7 +102,7 @@ func TestTable(t *testing.T) {
 
 // TestUnreadParts: what was not read is left out. A lock that was listed and not read is not nobody's.
 func TestUnreadParts(t *testing.T) {
-	pins, unread := []outside.Pin{{Holder: "x", Version: 3}, {}}, []outside.Term{{Epoch: 3}, {Epoch: 2, Known: true, State: "expired"}}
+	pins, unread := []outside.Pin{{Holder: "x", Version: 3}, {}}, []survey.Term{{Epoch: 3}, {Epoch: 2, State: "expired"}}
 	for name, c := range map[string]struct {
 		state outside.State
 		want  []string // beside the number of requests

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/internal/test/logtest"
@@ -96,13 +97,13 @@ func TestKnownSurvivesAFailure(t *testing.T) {
 		st := &sick{Store: l.Mem}
 		watching(t, 12, st, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(2 * time.Minute)
-			if s := state(h); s.Log == nil || s.Log.Unfolded < 100 || !s.Complete() {
+			if s := state(h); s.Log == nil || left(s.Log).Objects < 100 || !s.Complete() {
 				t.Fatalf("%+v", s.Log)
 			}
 			st.prefix.Store(layout.ManifestPrefix)
 			for range 600 {
 				time.Sleep(time.Second)
-				if s := state(h); s.Log == nil || s.Log.Unfolded < 100 || len(s.Log.Terms) != 1 || !s.Log.Terms[0].Leads() {
+				if s := state(h); s.Log == nil || left(s.Log).Objects < 100 || len(s.Log.Terms) != 1 || !s.Log.Terms[0].Leads {
 					t.Fatalf("%+v", s.Log)
 				}
 			}
@@ -134,7 +135,7 @@ func TestUnknownIsNoZero(t *testing.T) {
 						t.Fatalf("minute %d: %s is there: %t, known: %t", minute, metric, got, known)
 					}
 				}
-				if s.Log != nil && len(s.Log.Terms) > 0 && !s.Log.Terms[0].Leads() {
+				if s.Log != nil && len(s.Log.Terms) > 0 && !s.Log.Terms[0].Leads {
 					t.Fatalf("minute %d: %+v", minute, s.Log.Terms)
 				}
 				complete = s.Complete()
@@ -160,15 +161,15 @@ func TestUnfoldedAtAFailover(t *testing.T) {
 			for range 30 {
 				b.append(t, 1)
 				time.Sleep(10 * time.Second)
-				if v := state(h).Log; v.Unfolded < 3000 {
-					t.Fatalf("%d are not folded", v.Unfolded)
+				if v := state(h).Log; left(v).Objects < 3000 {
+					t.Fatalf("%d are not folded", left(v).Objects)
 				}
 			}
 			// One that begins now knows at least what it has listed.
 			watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
 				time.Sleep(2 * time.Minute)
-				if v := state(h).Log; !v.More || v.Unfolded < 2000 || v.Unfolded > 3100 {
-					t.Errorf("%d are not folded, more %t", v.Unfolded, v.More)
+				if v := state(h).Log; !left(v).More || left(v).Objects < 2000 || left(v).Objects > 3100 {
+					t.Errorf("%d are not folded, more %t", left(v).Objects, left(v).More)
 				}
 			})
 		})
@@ -204,13 +205,13 @@ func TestHandover(t *testing.T) {
 					for range 120 {
 						time.Sleep(time.Second)
 						s := state(h)
-						var terms []outside.Term
+						var terms []survey.Term
 						if s.Log != nil {
 							terms = s.Log.Terms
 						} else {
 							terms = s.Lock.Terms
 						}
-						if len(terms) == 0 || !terms[0].Leads() {
+						if len(terms) == 0 || !terms[0].Leads {
 							t.Fatalf("%+v", terms)
 						}
 					}
@@ -260,12 +261,12 @@ func TestCompactorWithoutDates(t *testing.T) {
 		}
 		watching(t, 12, &sick{Store: l.Mem, undated: true}, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(time.Minute)
-			if c := state(h).Log.Compactor; c == nil || !c.Leads() {
+			if c := state(h).Log.Compactor; !c.Leads {
 				t.Errorf("%+v", c)
 			}
 			client.Crash()
 			time.Sleep(10 * time.Minute)
-			if c := state(h).Log.Compactor; c == nil || c.State != "lapsed" {
+			if c := state(h).Log.Compactor; c.State != "lapsed" {
 				t.Errorf("%+v", c)
 			}
 		})

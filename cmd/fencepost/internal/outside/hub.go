@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -105,14 +106,14 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 		})
 	}}
 	for failed := 0; ctx.Err() == nil; {
-		kind, format, err := h.kind(ctx, st)
+		kind, log, err := h.kind(ctx, st)
 		if err == nil || errors.Is(err, manifest.ErrNotInitialized) {
 			h.update(i, func(s *State) { s.become(kind) })
 		}
 		switch {
 		case err != nil:
 		case kind == "log":
-			h.followLog(ctx, i, st, format)
+			h.followLog(ctx, i, st, log)
 		case kind == "group":
 			var seen bool
 			if seen, err = h.followGroup(ctx, i, st); seen {
@@ -150,30 +151,30 @@ func (h *Hub) failed(i int, err error) {
 	}
 }
 
-// kind tells whether there is a log, with its format, or a group, or only a lock. If there is nothing,
+// kind tells whether there is a log, which it opens, or a group, or only a lock. If there is nothing,
 // the error is ErrNotInitialized. A log without its format is damaged, and no lock.
-func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format, error) {
-	f, err := manifest.ReadFormat(ctx, st, h.settle())
+func (h *Hub) kind(ctx context.Context, st store.Store) (string, *inspect.Log, error) {
+	l, err := inspect.Open(ctx, st, h.settle())
 	if err == nil {
-		return "log", f, nil
+		return "log", l, nil
 	}
 	if !errors.Is(err, manifest.ErrNotInitialized) {
-		return "", f, err
+		return "", nil, err
 	}
 	_, _, gerr := store.Read(ctx, st, group.FormatKey, &store.ReadOptions{Limit: 1 << 20, Settle: h.settle()})
 	switch {
 	case gerr == nil:
-		return "group", f, nil
+		return "group", nil, nil
 	case !errors.Is(gerr, store.ErrNotFound):
-		return "", f, gerr
+		return "", nil, gerr
 	}
 	if oerr := survey.Orphaned(ctx, st, h.settle()); oerr != nil && !errors.Is(oerr, store.ErrDenied) { // a right to read only the locks suffices
-		return "", f, oerr
+		return "", nil, oerr
 	}
 	if found, lerr := survey.HasLock(ctx, st, h.settle()); found || lerr != nil {
-		return "lock", f, lerr
+		return "lock", nil, lerr
 	}
-	return "", f, err
+	return "", nil, err
 }
 
 // settle returns the options of requests: few retries, since the next tick is one. An attempt

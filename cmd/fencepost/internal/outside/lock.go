@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -24,5 +25,5 @@ func (h *Hub) followLock(ctx context.Context, i int, st store.Store) {
 
 // lock is what a follower knows of a place without a log.
 func (f *follower) lock() *Lock {
-	return &Lock{Store: f.st.Traits().Name, Complete: f.jobs.leader.done, Terms: f.leaderships()}
+	return &Lock{Lock: survey.Lock{Kind: "lock", Store: f.st.Traits().Name, Leader: f.lead()}, Complete: f.jobs.leader.done, Terms: f.leaderships()}
 }

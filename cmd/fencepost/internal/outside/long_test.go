@@ -50,13 +50,13 @@ func TestManyAfterTheNote(t *testing.T) {
 		watching(t, 12, &sick{Store: l.Mem, sorted: true}, func(h *outside.Hub, _ *atomic.Int64) {
 			for range 600 {
 				time.Sleep(time.Second)
-				if v := state(h).Log; v != nil && v.Read.Tail && !v.More && v.Unfolded < 5000 {
-					t.Fatalf("%d of 5,001 are told as all", v.Unfolded)
+				if v := state(h).Log; v != nil && v.Read.Tail && !left(v).More && left(v).Objects < 5000 {
+					t.Fatalf("%d of 5,001 are told as all", left(v).Objects)
 				}
 			}
 			for i := range 20 { // it stays so while more come
-				if v := state(h).Log; v.More || v.Unfolded != 5001+i || v.Tail != logtest.At(1, uint64(5001+i)) {
-					t.Fatalf("%d of %d, more %t, tail %v", v.Unfolded, 5001+i, v.More, v.Tail)
+				if v := state(h).Log; left(v).More || left(v).Objects != 5001+i || v.Tail != logtest.At(1, uint64(5001+i)) {
+					t.Fatalf("%d of %d, more %t, tail %v", left(v).Objects, 5001+i, left(v).More, v.Tail)
 				}
 				n.append(t, 1)
 				time.Sleep(3 * time.Minute)
@@ -111,13 +111,13 @@ func TestCompactorAwayForAMoment(t *testing.T) {
 			if err := term.Resign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for state(h).Log.Compactor.Leads() {
+			for state(h).Log.Compactor.Leads {
 				time.Sleep(time.Second)
 			}
 			time.Sleep(30 * time.Second) // a look comes each 20 s
 			compacts(t, l.Mem)
 			time.Sleep(100 * time.Second)
-			if c := state(h).Log.Compactor; !c.Leads() {
+			if c := state(h).Log.Compactor; !c.Leads {
 				t.Errorf("%+v", c)
 			}
 		})
@@ -152,7 +152,7 @@ func TestManyLeaders(t *testing.T) {
 				time.Sleep(20 * time.Minute)
 				all := state(h).Lock.Terms
 				for _, term := range all {
-					if !term.Known {
+					if term.State == "" {
 						t.Fatalf("of the %d newest, epoch %d was not read", len(all), term.Epoch)
 					}
 				}

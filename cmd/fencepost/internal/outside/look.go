@@ -78,7 +78,7 @@ func (f *follower) again() (in time.Duration, ok bool) {
 	switch {
 	case j.err != nil || !j.done:
 		return 0, false
-	case f.lead().Leads():
+	case f.lead().Leads:
 		f.free = 0
 		return 0, false
 	}

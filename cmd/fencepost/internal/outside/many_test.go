@@ -133,7 +133,7 @@ func TestRestartBetweenLooks(t *testing.T) {
 				var free, longest, times int
 				second := func() {
 					time.Sleep(time.Second)
-					if free++; state(h).Log.Terms[0].Leads() {
+					if free++; state(h).Log.Terms[0].Leads {
 						free = 0
 					}
 					if free == 1 {
@@ -204,12 +204,12 @@ func TestCompactorBetweenLooks(t *testing.T) {
 		for state(h).Log == nil || !state(h).Log.Read.Compactor {
 			time.Sleep(time.Second)
 		}
-		if c := state(h).Log.Compactor; c == nil || c.Leads() {
+		if c := state(h).Log.Compactor; c.Leads {
 			t.Fatalf("%+v", c)
 		}
 		compacts(t, l.Mem)
 		began := time.Now()
-		for !state(h).Log.Compactor.Leads() {
+		for !state(h).Log.Compactor.Leads {
 			time.Sleep(time.Second)
 		}
 		if took := time.Since(began); took > 12*time.Minute {
@@ -312,7 +312,7 @@ func TestPinsThatAreOver(t *testing.T) {
 			time.Sleep(90 * time.Minute)
 			known := 0
 			for _, x := range state(h).Log.Terms {
-				if x.Known {
+				if x.State != "" {
 					known++
 				}
 			}

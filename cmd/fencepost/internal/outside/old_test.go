@@ -30,7 +30,7 @@ func TestOldAfterDenied(t *testing.T) {
 				s := state(h)
 				// What is shown of the leader goes on until Read.
 				old := s.Now.Sub(s.Read) > time.Hour
-				if old != (prefix == "" || prefix == layout.LockPrefix) || len(s.Log.Terms) == 0 || s.Log.Terms[0].Holder != "ann" || !s.Log.Terms[0].Leads() || s.Err == "" {
+				if old != (prefix == "" || prefix == layout.LockPrefix) || len(s.Log.Terms) == 0 || s.Log.Terms[0].Holder != "ann" || !s.Log.Terms[0].Leads || s.Err == "" {
 					t.Errorf("%q is denied: read at %v, now it is %v, error %q, %+v", prefix, s.Read, s.Now, s.Err, s.Log.Terms)
 				}
 				st.off.Store(true)

@@ -153,7 +153,7 @@ func TestRestoredInItsPlace(t *testing.T) {
 		_ = a.Resign(t.Context())
 		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(5*time.Minute + 5*time.Second)
-			if s := state(h); s.Err != "" || s.Log.Records != 55 {
+			if s := state(h); s.Err != "" || s.Log.End != 55 {
 				t.Fatalf("%+v %+v", s, s.Log)
 			}
 			empty(t, l.Mem)
@@ -161,7 +161,7 @@ func TestRestoredInItsPlace(t *testing.T) {
 				fixture.Put(t, l.Mem, key, b)
 			}
 			time.Sleep(5 * time.Minute)
-			if s := state(h); s.Err != "" || s.Log.Records != 5 || s.Log.Tail != logtest.At(1, 6) || len(s.Log.Manifests) != 1 || len(s.Log.Rates) == 0 || s.Log.Rates[0].Records != 5 {
+			if s := state(h); s.Err != "" || s.Log.End != 5 || s.Log.Tail != logtest.At(1, 6) || len(s.Log.Manifests) != 1 || len(s.Log.Rates) == 0 || s.Log.Rates[0].Records != 5 {
 				t.Errorf("%+v %+v", s, s.Log)
 			}
 		})
@@ -184,8 +184,8 @@ func TestHandoverWhileListing(t *testing.T) {
 			want := func(after time.Duration, unfolded int) {
 				t.Helper()
 				time.Sleep(after)
-				if v := state(h).Log; v.More || v.Unfolded != unfolded {
-					t.Errorf("%d are not folded, more %t; want %d", v.Unfolded, v.More, unfolded)
+				if v := state(h).Log; left(v).More || left(v).Objects != unfolded {
+					t.Errorf("%d are not folded, more %t; want %d", left(v).Objects, left(v).More, unfolded)
 				}
 			}
 			want(2*time.Minute, 51) // with the seal of epoch 0
@@ -294,7 +294,7 @@ func TestOneBrokenPart(t *testing.T) {
 					all, _ := both.States()
 					known := 0
 					for _, x := range all[i].Log.Terms {
-						if x.Known {
+						if x.State != "" {
 							known++
 						}
 					}
@@ -314,7 +314,7 @@ func TestRotOfAPart(t *testing.T) {
 		fixture.Put(t, l.Mem, layout.NumberedKey(layout.CompactorLockPrefix, 1), []byte("rot"))
 		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(5 * time.Minute)
-			if s := state(h); s.Err == "" || s.Log.Records != 3 || !s.Log.Read.Tail || !exports(h, "log_unfolded_objects") || exports(h, "log_compactor_leads") {
+			if s := state(h); s.Err == "" || s.Log.End != 3 || !s.Log.Read.Tail || !exports(h, "log_unfolded_objects") || exports(h, "log_compactor_leads") {
 				t.Errorf("%+v %+v", s, s.Log)
 			}
 		})
@@ -487,13 +487,13 @@ func TestManyAtAHandover(t *testing.T) {
 			for range 360 {
 				time.Sleep(time.Second)
 				v := state(h).Log
-				if v.Unfolded < last || v.Unfolded < 7122 && last > 102 && !v.More {
-					t.Fatalf("%d are not folded after %d, more %t", v.Unfolded, last, v.More)
+				if left(v).Objects < last || left(v).Objects < 7122 && last > 102 && !left(v).More {
+					t.Fatalf("%d are not folded after %d, more %t", left(v).Objects, last, left(v).More)
 				}
-				last = v.Unfolded
+				last = left(v).Objects
 			}
-			if v := state(h).Log; v.More || v.Unfolded != 7122 || v.Tail != logtest.At(2, 21) { // two seals
-				t.Errorf("%d are not folded, more %t, tail %v", v.Unfolded, v.More, v.Tail)
+			if v := state(h).Log; left(v).More || left(v).Objects != 7122 || v.Tail != logtest.At(2, 21) { // two seals
+				t.Errorf("%d are not folded, more %t, tail %v", left(v).Objects, left(v).More, v.Tail)
 			}
 		})
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
 )
@@ -41,12 +41,13 @@ type pinDoc struct {
 // more likely among them.
 func (f *follower) listPins(ctx context.Context) error {
 	found := map[string]keptPin{} // a key can come twice
-	for info, err := range store.ListAll(ctx, f.st, layout.PinPrefix, nil, f.settle()) {
+	for info, err := range store.ListAll(ctx, f.st, inspect.Pin.Prefix(), nil, f.settle()) {
 		if err != nil {
 			return err
 		}
-		id, ok := layout.ParsePinKey(info.Key)
-		if !ok {
+		name := inspect.Parse(info.Key)
+		id := name.ID
+		if name.Kind != inspect.Pin {
 			continue
 		}
 		p, known := f.pins[id]
@@ -84,7 +85,7 @@ func (f *follower) readPin(ctx context.Context) (more bool, err error) {
 		if !p.due {
 			continue
 		}
-		key := layout.PinKey(id)
+		key := inspect.Name{Kind: inspect.Pin, ID: id}.Key()
 		body, _, err := store.Read(ctx, f.st, key, &store.ReadOptions{Limit: 64 << 10, Settle: f.settle()})
 		if errors.Is(err, store.ErrNotFound) {
 			delete(f.pins, id)

@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -19,6 +21,18 @@ type published struct {
 	commit string // the key of the newest commit that was seen
 	listed bool   // a listing had commit
 	state  *Published
+}
+
+// tablePrefix begins the keys of the Delta table that ext/delta publishes beside a log. Its names are those of Delta Lake.
+var tablePrefix = inspect.File.Prefix() + "_delta_log/"
+
+func commitKey(version int64) string { return fmt.Sprintf("%s%020d.json", tablePrefix, version) }
+
+// parseCommitKey reads what commitKey writes.
+func parseCommitKey(key string) (version int64, ok bool) {
+	number, _ := strings.CutSuffix(strings.TrimPrefix(key, tablePrefix), ".json")
+	n, err := strconv.ParseUint(number, 10, 63)
+	return int64(n), err == nil && commitKey(int64(n)) == key
 }
 
 // commitTail is how much is read of a commit, from its end: what is said of the log comes last in it.
@@ -37,30 +51,30 @@ func (f *follower) readPublished(ctx context.Context) error {
 		var last struct {
 			Version int64 `json:"version"`
 		}
-		body, _, err := store.Read(ctx, f.st, layout.DeltaHintKey, &store.ReadOptions{Limit: 64 << 10, Settle: f.settle()})
+		body, _, err := store.Read(ctx, f.st, tablePrefix+"_last_checkpoint", &store.ReadOptions{Limit: 64 << 10, Settle: f.settle()})
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return err
 		case err == nil && json.Unmarshal(body, &last) == nil && last.Version > 0:
-			p.commit = layout.DeltaCommitKey(last.Version - 1)
+			p.commit = commitKey(last.Version - 1)
 		}
 		p.began = true
 	}
 	start := p.commit
 	if p.listed { // begin one earlier: the listing has p.commit, if the table is still the same
 		start = ""
-		if version, _ := layout.ParseDeltaCommitKey(p.commit); version > 0 {
-			start = layout.DeltaCommitKey(version - 1)
+		if version, _ := parseCommitKey(p.commit); version > 0 {
+			start = commitKey(version - 1)
 		}
 	}
 	var newer []store.Info
 	same := false
-	for info, err := range store.ListAll(ctx, f.st, layout.DeltaPrefix, &store.ListOptions{StartAfter: start}, f.settle()) {
+	for info, err := range store.ListAll(ctx, f.st, tablePrefix, &store.ListOptions{StartAfter: start}, f.settle()) {
 		if err != nil {
 			return err
 		}
 		same = same || info.Key == p.commit
-		if _, ok := layout.ParseDeltaCommitKey(info.Key); ok && info.Key > p.commit {
+		if _, ok := parseCommitKey(info.Key); ok && info.Key > p.commit {
 			newer = append(newer, info)
 		}
 	}
@@ -81,7 +95,7 @@ func (f *follower) readPublished(ctx context.Context) error {
 		said = &old
 	}
 	if said != nil {
-		said.Version, _ = layout.ParseDeltaCommitKey(newer[0].Key)
+		said.Version, _ = parseCommitKey(newer[0].Key)
 	}
 	p.state, p.commit, p.listed = said, newer[0].Key, true
 	return nil

@@ -4,17 +4,16 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/frame"
-	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/inspect"
 )
 
 // TestManySeals: of the seals before and after the floor together the newest are shown.
 func TestManySeals(t *testing.T) {
 	f := &follower{slots: slots{seals: map[fence.Epoch]uint64{}}}
-	m := &state.Manifest{Floor: frame.Point{Position: fence.Position{Epoch: 401, Seq: 1}}}
+	m := &inspect.State{Floor: fence.Position{Epoch: 401, Seq: 1}}
 	for e := fence.Epoch(1); e <= 1000; e++ {
 		if e <= 400 {
-			m.Seals = append(m.Seals, state.Seal{Position: fence.Position{Epoch: e, Seq: 7}})
+			m.Ends = append(m.Ends, inspect.Header{Slot: fence.Position{Epoch: e, Seq: 7}})
 		} else {
 			f.slots.seals[e] = 7
 		}

@@ -3,6 +3,7 @@ package outside
 import (
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
 )
 
@@ -48,21 +49,18 @@ func (s *State) Complete() bool {
 	return s.Group != nil || s.Log != nil && s.Log.Complete || s.Lock != nil && s.Lock.Complete
 }
 
-// Lock is the state of a place that has a lock and no log: fencepost exec runs there, or a program
-// that only leads.
+// Lock is what is known of a place that has a lock and no log.
 type Lock struct {
-	Store string `json:"store"`
+	survey.Lock
 	// Complete says that the locks were read once.
 	Complete bool `json:"complete"`
 	// Terms are the leaderships, the newest first. Older ones may be missing.
-	Terms []Term `json:"terms"`
+	Terms []survey.Term `json:"terms"`
 }
 
-// Log is the state of a log.
+// Log is what is known of a log. End counts the records that the leader has noted, and LastAt is by the store's clock.
 type Log struct {
-	Store   string    `json:"store"`
-	ID      string    `json:"id"`
-	Created time.Time `json:"created"`
+	survey.Log
 
 	// Complete says that all parts were read once.
 	Complete bool `json:"complete"`
@@ -70,36 +68,13 @@ type Log struct {
 	Read Parts `json:"read"`
 
 	// Terms are the leaderships, the newest first. Older ones may be missing.
-	Terms     []Term `json:"terms"`
-	Compactor *Term  `json:"compactor,omitempty"`
-
-	// Tail is the first empty slot, Floor the first that is not folded.
-	Tail  fence.Position `json:"tail"`
-	Floor fence.Position `json:"floor"`
-	// Records were acknowledged when the leader last noted it. Records from First on are kept,
-	// and those before Folded are in segments.
-	Records uint64 `json:"records"`
-	First   uint64 `json:"first"`
-	Folded  uint64 `json:"folded"`
-	// Unfolded objects lie from the floor to the tail. More: there are more than were counted.
-	Unfolded int  `json:"unfolded"`
-	More     bool `json:"unfolded_more,omitempty"`
-	// Written is when the newest object came, by the store's clock.
-	Written time.Time `json:"written,omitzero"`
-
-	Manifests []Manifest `json:"manifests"`
-	Seals     []Seal     `json:"seals"`
-	// SealCount is how many seals the log has before its floor.
-	SealCount int   `json:"seal_count"`
-	Segments  int   `json:"segments"`
-	Files     int   `json:"files"`
-	PruneMark int64 `json:"prune_mark"`
+	Terms     []survey.Term `json:"terms"`
+	Manifests []Manifest    `json:"manifests"`
+	Seals     []Seal        `json:"seals"`
 	// Pins are some of the PinCount pins of the log.
 	Pins     []Pin `json:"pins"`
 	PinCount int   `json:"pin_count"`
-	// Edits of the log's table that are folded. Published is what the Delta table beside the log has;
-	// nil if there is none.
-	Edits     uint64     `json:"edits"`
+	// Published is what the Delta table beside the log has; nil if there is none.
 	Published *Published `json:"published,omitempty"`
 	// PublishedErr is why it was not read. That does not count as a failure of the log.
 	PublishedErr string `json:"published_error,omitempty"`
@@ -128,39 +103,6 @@ type Published struct {
 	// Gone: the log was taken out of the table.
 	Gone bool `json:"unpublished,omitempty"`
 }
-
-// Behind is how many folded edits the Delta table does not have.
-func (l *Log) Behind() uint64 {
-	if l.Published == nil || l.Published.Gone {
-		return 0
-	}
-	return l.Edits - min(l.Edits, l.Published.Edits)
-}
-
-// Term is one leadership.
-type Term struct {
-	Epoch uint64 `json:"epoch"`
-	// Known: the lock was read. If it was not, only Epoch and To are known.
-	Known  bool   `json:"known"`
-	Holder string `json:"holder,omitempty"`
-	// State is "held", "draining", "expired" or "lapsed".
-	State string `json:"state,omitempty"`
-	// From and To are the holder's time of day. To is the last sign of life.
-	From     time.Time `json:"from,omitzero"`
-	To       time.Time `json:"to,omitzero"`
-	Validity float64   `json:"validity_seconds,omitempty"`
-	Renewals uint64    `json:"renewals,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
-	By       string    `json:"expired_by,omitempty"`
-}
-
-// Until is when the lease ends unless the holder renews it, by the holder's clock.
-func (t *Term) Until() time.Time {
-	return t.To.Add(time.Duration(t.Validity * float64(time.Second)))
-}
-
-// Leads reports whether the holder led when it was last looked at.
-func (t *Term) Leads() bool { return t.State == "held" || t.State == "draining" }
 
 // Manifest is a version that was seen.
 type Manifest struct {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -34,7 +34,7 @@ type slots struct {
 // A leader that notes nothing may write more than a look lists. Then too a look begins where the last one has ended.
 func (f *follower) findTail(ctx context.Context) error {
 	s := &f.slots
-	noted, floor := f.m.Tail().Position, f.m.Floor.Position
+	noted, floor := f.m.Noted, f.m.Floor
 	from := s.tail
 	if from.Before(floor) {
 		from = floor
@@ -43,7 +43,7 @@ func (f *follower) findTail(ctx context.Context) error {
 		from, s.long = noted, false
 	}
 	maps.DeleteFunc(s.seals, func(e fence.Epoch, _ uint64) bool { return e < floor.Epoch })
-	filled, cut, err := f.list(ctx, from)
+	filled, cut, err := f.listSlots(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (f *follower) findTail(ctx context.Context) error {
 	}
 	switch {
 	case f.behind():
-		_, _, err = f.list(ctx, noted) // when the newest object came
+		_, _, err = f.listSlots(ctx, noted) // when the newest object came
 	case s.tail.Before(noted):
 		s.tail = noted
 	}
@@ -67,7 +67,7 @@ func (f *follower) findTail(ctx context.Context) error {
 
 // behind reports whether the walk has not reached the noted epoch yet. Until then the ends of the epochs before it are
 // not all known.
-func (f *follower) behind() bool { return f.slots.tail.Epoch < f.m.Tail().Position.Epoch }
+func (f *follower) behind() bool { return f.slots.tail.Epoch < f.m.Noted.Epoch }
 
 // walk follows the chain over the slots that were listed. Seals that earlier listings have shown count too: from may
 // be after one.
@@ -102,27 +102,24 @@ const (
 	seal
 )
 
-// list lists the slots from a position on. Cut: there may be more than it lists.
-func (f *follower) list(ctx context.Context, from fence.Position) (filled map[fence.Epoch]map[uint64]slot, cut bool, err error) {
+// listSlots lists the slots from a position on. Cut: there may be more than it lists.
+func (f *follower) listSlots(ctx context.Context, from fence.Position) (filled map[fence.Epoch]map[uint64]slot, cut bool, err error) {
 	filled = map[fence.Epoch]map[uint64]slot{}
-	before := from
-	if before.Seq > 0 {
-		before.Seq--
-	}
 	n := 0
-	for info, err := range store.ListAll(ctx, f.st, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(before)}, f.settle()) {
+	for info, err := range store.ListAll(ctx, f.st, inspect.Data.Prefix(), survey.After(from), f.settle()) {
 		if err != nil {
 			return nil, false, err
 		}
-		p, ok := layout.ParseDataKey(info.Key)
-		if !ok || p.Before(from) {
+		name := inspect.Parse(info.Key)
+		p := name.Slot
+		if name.Kind != inspect.Data || p.Before(from) {
 			continue
 		}
 		if filled[p.Epoch] == nil {
 			filled[p.Epoch] = map[uint64]slot{}
 		}
 		filled[p.Epoch][p.Seq] = data
-		if info.Size == sealSize {
+		if info.Size == inspect.SealSize {
 			filled[p.Epoch][p.Seq] = seal
 		}
 		if info.LastModified.After(f.slots.written) {
@@ -143,7 +140,7 @@ func (f *follower) after(e fence.Epoch, filled map[fence.Epoch]map[uint64]slot) 
 			return next
 		}
 	}
-	if next := f.m.Tail().Position.Epoch; next > e {
+	if next := f.m.Noted.Epoch; next > e {
 		return next
 	}
 	return 0
@@ -151,7 +148,7 @@ func (f *follower) after(e fence.Epoch, filled map[fence.Epoch]map[uint64]slot) 
 
 // unfolded counts the objects from the floor to the tail. More: there are more.
 func (f *follower) unfolded() (n int, more bool) {
-	at, tail := f.m.Floor.Position, f.slots.tail
+	at, tail := f.m.Floor, f.slots.tail
 	count := func(to uint64) {
 		if to > at.Seq {
 			n += int(to - at.Seq)
@@ -175,36 +172,34 @@ func (f *follower) unfolded() (n int, more bool) {
 	}
 	if f.behind() {
 		at = fence.Position{Seq: 1}
-		count(f.m.Tail().Position.Seq)
+		count(f.m.Noted.Seq)
 		n += f.slots.beyond
 	}
 	return n, f.behind() || f.slots.cut
 }
 
 // leaderships are those that a follower knows, the newest first.
-func (f *follower) leaderships() []Term {
-	all := []Term{} // not null in JSON
+func (f *follower) leaderships() []survey.Term {
+	all := []survey.Term{} // not null in JSON
 	for e, info := range f.locks {
 		t, ok := f.terms[e]
 		if !ok {
-			t = Term{Epoch: e, To: info.LastModified}
+			t = survey.Term{Epoch: e, To: info.LastModified}
 		}
 		all = append(all, t)
 	}
 	if _, listed := f.locks[f.newest]; !listed && f.newest > 0 {
 		all = append(all, f.terms[f.newest])
 	}
-	slices.SortFunc(all, func(a, b Term) int { return cmp.Compare(b.Epoch, a.Epoch) })
+	slices.SortFunc(all, func(a, b survey.Term) int { return cmp.Compare(b.Epoch, a.Epoch) })
 	return all[:min(len(all), maxTerms)]
 }
 
 // view is what a follower knows of a log, for others.
 func (f *follower) view() *Log {
-	format := f.log.Format()
-	v := &Log{
-		Store: f.st.Traits().Name, ID: format.Log.String(), Created: format.Created, Compactor: f.compactor,
-		Tail: f.slots.tail, Written: f.slots.written, Manifests: append([]Manifest{}, f.manifests...), Rates: append([]Sample{}, f.samples...),
-	}
+	v := &Log{Log: survey.Of(f.st, f.log.Format()), Manifests: append([]Manifest{}, f.manifests...), Rates: append([]Sample{}, f.samples...)}
+	v.Leader, v.Compactor, v.Probe = f.lead(), f.compactor, nil
+	v.Tail, v.LastAt = f.slots.tail, f.slots.written
 	v.Terms, v.Pins, v.Seals = f.leaderships(), []Pin{}, []Seal{} // not null in JSON
 	j := &f.jobs
 	v.Read = Parts{Leader: j.leader.done, Manifest: f.m != nil, Tail: f.slots.known, Compactor: j.compactor.done, Pins: j.pins.done, PinVersions: f.pinsKnown}
@@ -221,37 +216,30 @@ func (f *follower) view() *Log {
 	}
 	slices.SortFunc(v.Pins, func(a, b Pin) int { return strings.Compare(a.ID, b.ID) })
 	if m := f.m; m != nil {
-		v.Floor, v.Records, v.First, v.Folded = m.Floor.Position, m.Tail().Offset, m.First(), m.Floor.Offset
-		v.Unfolded, v.More = f.unfolded()
+		v.State, v.End = *m, m.NotedOffset
 		if f.behind() {
-			v.Tail = m.Tail().Position
+			v.Tail = m.Noted
 		}
-		v.Segments, v.SealCount = len(m.Segments)+paged(m.SegmentPages), len(m.Seals)+paged(m.SealPages)
-		v.Files, v.PruneMark = m.Live(), int64(m.PruneMark)
-		v.Edits = m.Edits
+		if f.slots.known {
+			n, more := f.unfolded()
+			v.Unfolded = &survey.Unfolded{Objects: n, More: more}
+		}
 		v.Seals = f.seals(m)
 	}
 	return v
 }
 
 // seals are the newest seals: those that are folded, and those after the floor.
-func (f *follower) seals(m *state.Manifest) []Seal {
+func (f *follower) seals(m *inspect.State) []Seal {
 	all := []Seal{}
-	for _, s := range m.Seals {
-		all = append(all, Seal{Position: s.Position, Next: uint64(s.Next), Offset: s.Offset, Folded: true})
+	for _, s := range m.Ends {
+		all = append(all, Seal{Position: s.Slot, Next: uint64(s.Next), Offset: s.Offset, Folded: true})
 	}
 	for _, e := range slices.Sorted(maps.Keys(f.slots.seals)) {
 		p := fence.Position{Epoch: e, Seq: f.slots.seals[e]}
-		if !p.Before(m.Floor.Position) {
+		if !p.Before(m.Floor) {
 			all = append(all, Seal{Position: p})
 		}
 	}
 	return all[max(0, len(all)-maxSeals):]
-}
-
-func paged(pages []state.Page[uint64]) (n int) {
-	for _, p := range pages {
-		n += p.Count
-	}
-	return n
 }

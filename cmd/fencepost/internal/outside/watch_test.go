@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/ext/delta"
 	"github.com/fencepost/fencepost/ext/group"
@@ -99,6 +100,14 @@ func state(h *outside.Hub) outside.State {
 	return all[0]
 }
 
+// left is what a log is known to have after its floor.
+func left(l *outside.Log) survey.Unfolded {
+	if l == nil || l.Unfolded == nil {
+		return survey.Unfolded{}
+	}
+	return *l.Unfolded
+}
+
 type node struct {
 	*leader.Term
 	w *writer.Writer
@@ -146,10 +155,10 @@ func TestFailover(t *testing.T) {
 			a.append(t, 5)
 			time.Sleep(2 * time.Minute)
 			s := state(h)
-			if s.Err != "" || s.Kind != "log" || len(s.Log.Terms) != 1 || s.Log.Terms[0].Holder != "ann" || !s.Log.Terms[0].Leads() {
+			if s.Err != "" || s.Kind != "log" || len(s.Log.Terms) != 1 || s.Log.Terms[0].Holder != "ann" || !s.Log.Terms[0].Leads {
 				t.Fatalf("%+v %+v", s, s.Log)
 			}
-			if l := s.Log; l.Tail != logtest.At(1, 6) || l.Records != 5 || l.Unfolded != 6 || l.More || l.Written.IsZero() || len(l.Manifests) == 0 || l.Manifests[0].By != "writer" {
+			if l := s.Log; l.Tail != logtest.At(1, 6) || l.End != 5 || left(l).Objects != 6 || left(l).More || l.LastAt.IsZero() || len(l.Manifests) == 0 || l.Manifests[0].By != "writer" {
 				t.Errorf("%+v", l)
 			}
 			client.Crash()
@@ -157,15 +166,15 @@ func TestFailover(t *testing.T) {
 			b.append(t, 2)
 			time.Sleep(2 * time.Minute)
 			v := state(h).Log
-			if len(v.Terms) != 2 || v.Terms[0].Holder != "bob" || !v.Terms[0].Leads() || v.Terms[1].Holder != "ann" || v.Terms[1].State != "expired" {
+			if len(v.Terms) != 2 || v.Terms[0].Holder != "bob" || !v.Terms[0].Leads || v.Terms[1].Holder != "ann" || v.Terms[1].State != "expired" {
 				t.Errorf("terms %+v", v.Terms)
 			}
 			if gap := v.Terms[0].From.Sub(v.Terms[1].To); gap <= 0 || gap > time.Minute {
 				t.Errorf("a gap of %v", gap)
 			}
 			// The seals of epochs 0 and 1, five objects, and two.
-			if v.Tail != logtest.At(2, 3) || v.Unfolded != 9 || v.Records != 7 || len(v.Seals) != 2 || v.Seals[1].Position != logtest.At(1, 6) {
-				t.Errorf("tail %v, %d unfolded, %d records, seals %+v", v.Tail, v.Unfolded, v.Records, v.Seals)
+			if v.Tail != logtest.At(2, 3) || left(v).Objects != 9 || v.End != 7 || len(v.Seals) != 2 || v.Seals[1].Position != logtest.At(1, 6) {
+				t.Errorf("tail %v, %d unfolded, %d records, seals %+v", v.Tail, left(v).Objects, v.End, v.Seals)
 			}
 			c, err := compactor.New(l.Mem, &compactor.Options{Token: fence.NewToken(1), Clock: clock.Go()})
 			if err == nil {
@@ -175,13 +184,13 @@ func TestFailover(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Minute)
-			if v := state(h).Log; v.Unfolded != 0 || v.Folded != 7 || v.SealCount != 2 || !v.Seals[1].Folded || v.Segments != 1 {
+			if v := state(h).Log; left(v).Objects != 0 || v.FloorOffset != 7 || v.State.Seals != 2 || !v.Seals[1].Folded || v.Segments != 1 {
 				t.Errorf("folded: %+v", v)
 			}
 			_ = b.w.Close(t.Context())
 			_ = b.Resign(t.Context())
 			time.Sleep(time.Minute)
-			if v := state(h).Log; v.Terms[0].Leads() || v.Terms[0].State != "expired" {
+			if v := state(h).Log; v.Terms[0].Leads || v.Terms[0].State != "expired" {
 				t.Errorf("resigned: %+v", v.Terms[0])
 			}
 		})
@@ -224,16 +233,16 @@ func TestLock(t *testing.T) {
 		watching(t, 12, mem, func(h *outside.Hub, count *atomic.Int64) {
 			time.Sleep(time.Minute)
 			s := state(h)
-			if s.Kind != "lock" || s.Err != "" || s.Log != nil || !s.Complete() || len(s.Lock.Terms) != 1 || s.Lock.Terms[0].Holder != "ann" || !s.Lock.Terms[0].Leads() {
+			if s.Kind != "lock" || s.Err != "" || s.Log != nil || !s.Complete() || len(s.Lock.Terms) != 1 || s.Lock.Terms[0].Holder != "ann" || !s.Lock.Terms[0].Leads {
 				t.Fatalf("%+v %+v", s, s.Lock)
 			}
-			if left := s.Lock.Terms[0].Until().Sub(s.Now); left > 15*time.Second || left < -time.Minute {
+			if left := s.Lock.Terms[0].Until.Sub(s.Now); left > 15*time.Second || left < -time.Minute {
 				t.Errorf("the lease ends in %v", left)
 			}
 			_ = first.Resign(t.Context())
 			second := campaign("bob")
 			time.Sleep(2 * time.Minute)
-			if all := state(h).Lock.Terms; len(all) != 2 || all[0].Holder != "bob" || !all[0].Leads() || all[1].Holder != "ann" || all[1].State != "expired" {
+			if all := state(h).Lock.Terms; len(all) != 2 || all[0].Holder != "bob" || !all[0].Leads || all[1].Holder != "ann" || all[1].State != "expired" {
 				t.Errorf("%+v", all)
 			}
 			count.Store(0)
@@ -244,7 +253,7 @@ func TestLock(t *testing.T) {
 			}
 			_ = second.Resign(t.Context())
 			time.Sleep(2 * time.Minute)
-			if all := state(h).Lock.Terms; all[0].Leads() {
+			if all := state(h).Lock.Terms; all[0].Leads {
 				t.Errorf("%+v", all)
 			}
 			fixture.Put(t, mem, layout.FormatKey, document.Sum(layout.FormatKey, []byte(fixture.JSON(t, logtest.Format()))))
@@ -306,19 +315,19 @@ func TestPublished(t *testing.T) {
 			}
 			commit()
 			version := publish()
-			if v := seen(); v.Published == nil || v.Published.Version != version || v.Published.Edits != 1 || v.Published.At.IsZero() || v.Edits != 1 || v.Behind() != 0 {
+			if v := seen(); v.Published == nil || v.Published.Version != version || v.Published.Edits != 1 || v.Published.At.IsZero() || v.Edits != 1 {
 				t.Errorf("%+v %+v", v, v.Published)
 			}
 			commit()
 			commit()
-			if v := seen(); v.Edits != 3 || v.Behind() != 2 {
+			if v := seen(); v.Edits != 3 || v.Published.Edits != 1 {
 				t.Errorf("%+v %+v", v, v.Published)
 			}
 			for range 101 { // past a checkpoint
 				commit()
 				version = publish()
 			}
-			if v := seen(); v.Published.Version != version || v.Published.Edits != 104 || v.Behind() != 0 {
+			if v := seen(); v.Published.Version != version || v.Published.Edits != 104 {
 				t.Errorf("%+v %+v", v, v.Published)
 			}
 			// One that begins now begins at the checkpoint.
@@ -331,7 +340,7 @@ func TestPublished(t *testing.T) {
 			if _, err := p.Unpublish(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if v := seen(); v.Published == nil || !v.Published.Gone || v.Behind() != 0 {
+			if v := seen(); v.Published == nil || !v.Published.Gone {
 				t.Errorf("%+v %+v", v, v.Published)
 			}
 		})
@@ -373,7 +382,7 @@ func TestBudgetOfABusyLog(t *testing.T) {
 			v := state(h).Log
 			known := 0
 			for _, term := range v.Terms {
-				if term.Known {
+				if term.State != "" {
 					known++
 				}
 			}
@@ -494,19 +503,19 @@ func TestManyUnfolded(t *testing.T) {
 		time.Sleep(time.Minute) // until it has noted how far it is
 		watching(t, 12, &sick{Store: l.Mem, sorted: true}, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(20 * time.Second)
-			if v := state(h).Log; !v.More || v.Unfolded < 2000 || v.Unfolded > 3013 || v.Tail != logtest.At(3, 11) {
-				t.Errorf("%d of 3,013, more %v, tail %v", v.Unfolded, v.More, v.Tail)
+			if v := state(h).Log; !left(v).More || left(v).Objects < 2000 || left(v).Objects > 3013 || v.Tail != logtest.At(3, 11) {
+				t.Errorf("%d of 3,013, more %v, tail %v", left(v).Objects, left(v).More, v.Tail)
 			}
 			time.Sleep(2 * time.Minute)
-			if v := state(h).Log; v.More || v.Unfolded != 3013 || v.Tail != logtest.At(3, 11) {
-				t.Errorf("%d of 3,013, more %v, tail %v", v.Unfolded, v.More, v.Tail)
+			if v := state(h).Log; left(v).More || left(v).Objects != 3013 || v.Tail != logtest.At(3, 11) {
+				t.Errorf("%d of 3,013, more %v, tail %v", left(v).Objects, left(v).More, v.Tail)
 			}
 		})
 		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(3 * time.Minute)
 			v := state(h).Log
-			if !v.More || v.Unfolded < 2000 || v.Unfolded > 3013 || v.Tail != logtest.At(3, 11) {
-				t.Errorf("%d of 3,013, more %v, tail %v", v.Unfolded, v.More, v.Tail)
+			if !left(v).More || left(v).Objects < 2000 || left(v).Objects > 3013 || v.Tail != logtest.At(3, 11) {
+				t.Errorf("%d of 3,013, more %v, tail %v", left(v).Objects, left(v).More, v.Tail)
 			}
 			c, err := compactor.New(l.Mem, &compactor.Options{Token: fence.NewToken(1), Clock: clock.Go()})
 			if err == nil {
@@ -516,8 +525,8 @@ func TestManyUnfolded(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Minute)
-			if v := state(h).Log; v.More || v.Unfolded != 0 {
-				t.Errorf("folded: %d, more %v", v.Unfolded, v.More)
+			if v := state(h).Log; left(v).More || left(v).Objects != 0 {
+				t.Errorf("folded: %d, more %v", left(v).Objects, left(v).More)
 			}
 		})
 	})

@@ -6,22 +6,22 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
 )
 
 // Lock is the state of a place that has a lock and no log. Fencepost exec makes such a place, and so
 // does a program that only leads. It marshals to JSON.
 type Lock struct {
-	Kind   string     `json:"kind"` // "lock"
-	Store  string     `json:"store"`
-	Leader Leadership `json:"leader"`
+	Kind   string `json:"kind"` // "lock"
+	Store  string `json:"store"`
+	Leader Term   `json:"leader"`
 }
 
 // TakeLock reads who leads in a place without a log. It writes nothing: it lists the locks, and reads
 // the newest.
 func TakeLock(ctx context.Context, st store.Store) (*Lock, error) {
-	l, err := leadership(ctx, st, layout.LockPrefix)
+	l, err := leadership(ctx, st, inspect.Lock)
 	if err != nil {
 		return nil, err
 	}
@@ -30,26 +30,31 @@ func TakeLock(ctx context.Context, st store.Store) (*Lock, error) {
 
 // HasLock reports whether anybody has ever led in st.
 func HasLock(ctx context.Context, st store.Store, settle *store.SettleOptions) (bool, error) {
-	for info, err := range store.ListAll(ctx, st, layout.LockPrefix, nil, settle) {
+	for info, err := range store.ListAll(ctx, st, inspect.Lock.Prefix(), nil, settle) {
 		if err != nil {
 			return false, err
 		}
-		if _, ok := layout.ParseLockKey(layout.LockPrefix, info.Key); ok {
+		if n := inspect.Parse(info.Key); n.Kind == inspect.Lock && n.Number > 0 {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
+// folders are those that every log has something in.
+var folders = []inspect.Kind{inspect.Manifest, inspect.Data}
+
+var formatKey = inspect.Format.Prefix()
+
 // Above returns an error if st has no log, and objects that are none of a log's lie where a log would keep its own: those of another
 // log below it, perhaps. No log can be made there.
 func Above(ctx context.Context, st store.Store, settle *store.SettleOptions) error {
-	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
-		for info, err := range store.ListAll(ctx, st, prefix, nil, settle) {
+	for _, kind := range folders {
+		for info, err := range store.ListAll(ctx, st, kind.Prefix(), nil, settle) {
 			if err != nil {
 				return err
 			}
-			return fmt.Errorf("%s has no log, but it has %s, and a log there would keep its own objects below %s: give another place", st.Traits().Name, info.Key, prefix)
+			return fmt.Errorf("%s has no log, but it has %s, and a log there would keep its own objects below %s: give another place", st.Traits().Name, info.Key, kind.Prefix())
 		}
 	}
 	return nil
@@ -58,25 +63,23 @@ func Above(ctx context.Context, st store.Store, settle *store.SettleOptions) err
 // Orphaned returns an error if st has a log whose format.json is gone. To make a new log there is the wrong advice,
 // and so is to take the place for a lock.
 func Orphaned(ctx context.Context, st store.Store, settle *store.SettleOptions) error {
-	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
+	for _, kind := range folders {
 		n := 0
-		for info, err := range store.ListAll(ctx, st, prefix, nil, settle) {
+		for info, err := range store.ListAll(ctx, st, kind.Prefix(), nil, settle) {
 			if err != nil {
 				return err
 			}
-			_, manifest := layout.ParseNumberedKey(prefix, info.Key)
-			_, data := layout.ParseDataKey(info.Key)
-			if n++; !manifest && !data { // it belongs to something else
+			if n++; inspect.Parse(info.Key).Kind == inspect.Unknown { // it belongs to something else
 				if n == 1000 {
 					break
 				}
 				continue
 			}
-			if _, _, err := store.Read(ctx, st, layout.FormatKey, &store.ReadOptions{Limit: 1 << 20, Settle: settle}); !errors.Is(err, store.ErrNotFound) {
+			if _, _, err := store.Read(ctx, st, formatKey, &store.ReadOptions{Limit: 1 << 20, Settle: settle}); !errors.Is(err, store.ErrNotFound) {
 				return err // the log was made meanwhile
 			}
 			return fmt.Errorf("%s has no %s, but it has %s. If `fencepost restore` was interrupted here, run it again. Otherwise, if that object belongs to a log, restore %s from a backup: without it nothing can be read or appended: %w",
-				st.Traits().Name, layout.FormatKey, info.Key, layout.FormatKey, fence.ErrCorrupt)
+				st.Traits().Name, formatKey, info.Key, formatKey, fence.ErrCorrupt)
 		}
 	}
 	return nil

@@ -1,9 +1,7 @@
 package survey_test
 
 import (
-	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,13 +9,13 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -53,7 +51,7 @@ func compact(t *testing.T, st store.Store, epoch uint64) {
 	}
 }
 
-func take(t *testing.T, st store.Store) *survey.Survey {
+func take(t *testing.T, st store.Store) *survey.Log {
 	t.Helper()
 	s, err := survey.Take(t.Context(), st, &survey.Options{Objects: true})
 	if err != nil {
@@ -64,8 +62,8 @@ func take(t *testing.T, st store.Store) *survey.Survey {
 
 func TestEmpty(t *testing.T) {
 	s := take(t, newLog(t))
-	if s.Tail != frame.Start().Position || s.Offset != 0 || s.Leader.Epoch != 0 || s.Leader.Leads || s.Manifest.Version != 0 || s.Manifest.Hint != nil ||
-		s.Objects[layout.KindFormat].Objects != 1 || s.Probe == nil {
+	if s.Tail != frame.Start().Position || s.End != 0 || s.Leader.Epoch != 0 || s.Leader.Leads || s.Version != 0 || s.Noted != s.Floor ||
+		s.Objects[inspect.Format].Objects != 1 || s.Probe == nil {
 		t.Errorf("%+v", s)
 	}
 	if _, err := survey.Take(t.Context(), memstore.New(nil), nil); !errors.Is(err, manifest.ErrNotInitialized) {
@@ -86,14 +84,14 @@ func TestEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	objects, _ := st.Len()
-	if s.Tail != (fence.Position{Epoch: 2, Seq: 2}) || s.Offset != 3 || s.First != 0 || listed != objects {
+	if s.Tail != (fence.Position{Epoch: 2, Seq: 2}) || s.End != 3 || s.First != 0 || listed != objects {
 		t.Errorf("%d listed of %d: %+v", listed, objects, s)
 	}
 	if string(s.Cursor) != "\x00\xff" || s.CursorText != "" {
 		t.Errorf("the cursor is %q, as text %q", s.Cursor, s.CursorText)
 	}
-	m := s.Manifest
-	if m.Segments != 1 || m.Floor != (fence.Position{Epoch: 1, Seq: 3}) || m.FloorAt != 2 || m.Hint == nil || m.Roles[layout.Compactor].Epoch != 1 {
+	m := s.State
+	if m.Segments != 1 || m.Floor != (fence.Position{Epoch: 1, Seq: 3}) || m.FloorOffset != 2 || m.Noted == m.Floor || m.Compactor != 1 {
 		t.Errorf("%+v", m)
 	}
 	if s.BeforeFloor.Objects != 1 { // the seal of epoch 0 stays
@@ -120,7 +118,7 @@ func TestLeadership(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := take(t, st).Leader
-	if !l.Leads || l.Holder != "me" || l.Epoch != 1 || l.Validity != "30s" {
+	if !l.Leads || l.Holder != "me" || l.Epoch != 1 || l.Lasts() != 30*time.Second {
 		t.Errorf("%+v", l)
 	}
 	if err := term.Resign(t.Context()); err != nil {
@@ -162,11 +160,11 @@ func TestBadLock(t *testing.T) {
 		t.Error(err)
 	}
 	told := ""
-	if _, err := survey.Take(t.Context(), st, &survey.Options{BadLock: func(prefix string, err error) {
+	if _, err := survey.Take(t.Context(), st, &survey.Options{BadLock: func(of inspect.Kind, err error) {
 		if errors.Is(err, leader.ErrCorrupt) {
-			told += prefix
+			told += string(of)
 		}
-	}}); err != nil || told != layout.CompactorLockPrefix {
+	}}); err != nil || told != string(inspect.CompactorLock) {
 		t.Error(told, err)
 	}
 }
@@ -179,72 +177,7 @@ func TestStrange(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s := take(t, st); s.Strange != 1 || s.Objects[layout.KindUnknown].Objects != 4 {
+	if s := take(t, st); s.Strange != 1 || s.Objects[inspect.Unknown].Objects != 4 {
 		t.Errorf("%d, %+v", s.Strange, s.Objects)
-	}
-}
-
-// The floor moves past what was just read: the end is looked for again.
-func TestOvertaken(t *testing.T) {
-	st := newLog(t)
-	lead(t, st, 1, "", "a")
-	f := faultstore.New(st, nil)
-	met := f.BeforeFirst(func(op faultstore.Op) bool {
-		_, ok := layout.ParseDataKey(op.Key)
-		return ok
-	}, func(context.Context) {
-		lead(t, st, 2, "", "b", "c")
-		compact(t, st, 1)
-	})
-	if s := take(t, f); !met() || s.Offset != 3 || s.Tail.Epoch != 2 {
-		t.Errorf("%+v", s)
-	}
-}
-
-// A compactor folds the edits after the floor and prunes them, while AfterFloor looks for them. A zombie writes
-// into the hole. That is no damage.
-func TestAfterFloorOvertaken(t *testing.T) {
-	st := newLog(t)
-	w, err := writer.Open(t.Context(), st, fence.NewToken(1), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.CommitFiles(t.Context(), manifest.Edit{Properties: map[string]string{"schema": "2"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if l, err := survey.AfterFloor(t.Context(), st); err != nil || l != (survey.Loose{Edits: true}) {
-		t.Errorf("at rest: %+v, %v", l, err)
-	}
-	first := layout.DataKey(frame.Start().Position)
-	f := faultstore.New(st, nil)
-	met := f.BeforeFirst(func(op faultstore.Op) bool { return op.Key == first }, func(context.Context) {
-		compact(t, st, 1)
-		if _, err := st.Put(t.Context(), first, []byte("by a zombie"), nil); err != nil {
-			t.Error(err)
-		}
-	})
-	if l, err := survey.AfterFloor(t.Context(), f); !met() || err != nil || l != (survey.Loose{}) {
-		t.Errorf("overtaken: %t, %+v, %v", met(), l, err)
-	}
-}
-
-// Damage is an error with a remedy.
-func TestTrouble(t *testing.T) {
-	st := newLog(t)
-	lead(t, st, 1, "", "a")
-	tail := take(t, st).Tail
-	if _, err := st.Put(t.Context(), layout.DataKey(tail), []byte("junk"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := survey.Take(t.Context(), st, &survey.Options{Objects: true}); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), layout.DataKey(tail)) || !strings.Contains(err.Error(), "fencepost verify") {
-		t.Errorf("damage: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := survey.Take(ctx, st, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("ended: %v", err)
 	}
 }

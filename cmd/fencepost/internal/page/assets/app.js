@@ -81,7 +81,7 @@ const inside = () => Math.max(260, document.getElementById("main").clientWidth -
 
 // terms draws who led when: a row for each holder, a hatched column where nobody led.
 function terms(log, now) {
-  const list = log.terms.filter(t => t.known).slice().reverse();
+  const list = log.terms.filter(t => t.state).slice().reverse();
   if (!list.length) return make("p", { class: "none" }, "Nobody has led yet.");
   const sealed = "seals" in log; // where there is only a lock, nothing is
   const held = t => t === log.terms[0] && leads(t);
@@ -170,16 +170,16 @@ function rateChart(log) {
 
 // extent draws how much of the log is given up, folded, and not folded.
 function extent(log) {
-  const end = Math.max(log.records, 1), pct = v => v / end * 100;
+  const m = log.manifest, end = Math.max(log.end, 1), pct = v => v / end * 100;
   const part = (from, to, cls) => to > from ? make("svg:rect", { class: cls, x: `${pct(from)}%`, width: `${Math.max(pct(to - from), .4)}%`, height: "100%" }) : null;
-  const text = `Records ${count(log.first)} to ${count(log.folded)} are in segments, ${count(log.folded)} to ${count(log.records)} are not folded.`;
+  const text = `Records ${count(m.first)} to ${count(m.floor_offset)} are in segments, ${count(m.floor_offset)} to ${count(log.end)} are not folded.`;
   return [make("div", { class: "bar" }, make("svg:svg", { role: "img", "aria-label": text },
-    part(0, log.first, "fx"), part(log.first, log.folded, "f4"), part(log.folded, log.records, "f2"))),
-  make("p", { class: "scale" }, make("span", {}, `first ${count(log.first)}`), make("span", {}, `floor ${slot(log.floor)}, record ${count(log.folded)}`), make("span", {}, `${was(log, "tail") ? `tail ${slot(log.tail)}, ` : ""}record ${count(log.records)}`)),
+    part(0, m.first, "fx"), part(m.first, m.floor_offset, "f4"), part(m.floor_offset, log.end, "f2"))),
+  make("p", { class: "scale" }, make("span", {}, `first ${count(m.first)}`), make("span", {}, `floor ${slot(m.floor)}, record ${count(m.floor_offset)}`), make("span", {}, `${was(log, "tail") ? `tail ${slot(log.tail)}, ` : ""}record ${count(log.end)}`)),
   make("ul", { class: "legend" },
     make("li", {}, icon("svg:rect", { class: "f4", width: 14, height: 14, rx: 3 }), "folded into segments"),
     make("li", {}, icon("svg:rect", { class: "f2", width: 14, height: 14, rx: 3 }), "not folded yet"),
-    log.first ? make("li", {}, icon("svg:rect", { class: "fx", width: 14, height: 14, rx: 3 }), "given up") : null)];
+    m.first ? make("li", {}, icon("svg:rect", { class: "fx", width: 14, height: 14, rx: 3 }), "given up") : null)];
 }
 
 // was tells whether a part of a log, or the locks of a place without a log, was read. One that fails hides no other.
@@ -188,7 +188,7 @@ const was = (log, part) => log.read ? log.read[part] : log.complete;
 function leader(log, now, old) {
   const t = log.terms[0];
   if (!t) return was(log, "leader") ? card("Leader", "nobody yet", "nobody has led so far", "lead") : card("Leader", "–", "not read yet", "lead");
-  if (!t.known) return card("Leader", "–", `the lock of epoch ${t.epoch} was not read yet`, "lead");
+  if (!t.state) return card("Leader", "–", `the lock of epoch ${t.epoch} was not read yet`, "lead");
   const state = { held: ["leads", "good"], draining: ["is leaving", "warn"], lapsed: ["lapsed", "bad"], expired: ["ended", "bad"] }[t.state] || ["?", ""];
   const why = t.reason ? ": " + t.reason : "";
   if (leads(t)) {
@@ -204,19 +204,19 @@ function published(log) {
   const p = log.published;
   if (!p) return log.published_error ? card("Delta table", "–", `not read: ${log.published_error}`) : null;
   if (p.unpublished) return card("Delta table", "left", `version ${count(p.version)}; the log was taken out of it`);
-  const behind = Math.max(0, log.edits - p.edits);
+  const behind = Math.max(0, log.manifest.edits - p.edits);
   return card("Delta table", [`version ${count(p.version)} `, behind ? pill(`${many(behind, "edit")} behind`, "warn") : pill("has all folded edits", "good")], [`${many(p.edits, "edit")}, the last of `, when(p.at)], "lead");
 }
 
 // fitting is the shortest span that shows all terms, up to a day.
 function fitting(log, now) {
-  const first = Math.min(now, ...log.terms.filter(t => t.known).map(t => at(t.from)));
+  const first = Math.min(now, ...log.terms.filter(t => t.state).map(t => at(t.from)));
   return Object.keys(spans).find(k => spans[k] && spans[k] * 1000 >= (now - first) * 1.05) || "1 d";
 }
 
 // leaders draws who led when, and lets the reader choose the time.
 function leaders(log, now) {
-  if (!page.span && log.terms.some(t => t.known)) page.span = fitting(log, now);
+  if (!page.span && log.terms.some(t => t.state)) page.span = fitting(log, now);
   const group = make("fieldset", {}, make("legend", { class: "quiet" }, "Time shown"));
   Object.keys(spans).forEach((name, i) => {
     const input = make("input", { type: "radio", name: "span", id: "span" + i, value: name });
@@ -231,9 +231,9 @@ function leaders(log, now) {
 
 // past lists the terms.
 const past = (log, now, old) => section("Terms", table("Terms", ["Epoch#", "Holder~", "How it ended~", "Lasted#", "From", "Last seen"], log.terms.slice(0, 100).map((t, i) => [
-  String(t.epoch), t.known ? make("span", { title: t.holder }, innerWidth < 700 ? short(t.holder) : t.holder) : "not read yet",
+  String(t.epoch), t.state ? make("span", { title: t.holder }, innerWidth < 700 ? short(t.holder) : t.holder) : "not read yet",
   i === 0 && leads(t) ? (old ? pill("led when last seen", "warn") : t.state === "held" ? pill("leads", "good") : pill("is leaving", "warn")) : t.state === "lapsed" ? pill("lapsed", "bad") : ending(t),
-  t.known ? span(((i === 0 && leads(t) ? now : at(t.to)) - at(t.from)) / 1000) : "",
+  t.state ? span(((i === 0 && leads(t) ? now : at(t.to)) - at(t.from)) / 1000) : "",
   when(t.from), when(t.to)]), empty(log, "leader", "Nobody has led yet.")));
 
 // empty is what a table says that has no rows: as long as not all was looked at, there may be some.
@@ -241,24 +241,24 @@ const empty = (log, part, none) => was(log, part) ? none : "Not read yet.";
 
 function compactor(log, old) {
   const c = log.compactor;
-  if (!c) return was(log, "compactor") ? card("Compactor", "none yet", "nobody folds this log", "lead") : card("Compactor", "–", "not read yet", "lead");
+  if (!c || !c.epoch) return was(log, "compactor") ? card("Compactor", "none yet", "nobody folds this log", "lead") : card("Compactor", "–", "not read yet", "lead");
   const works = leads(c) ? (old ? pill("worked when last seen", "warn") : pill("works", "good")) : pill("stopped");
   return card("Compactor", [short(c.holder), " ", works], `epoch ${c.epoch}`, "lead");
 }
 
 function showLog(log, now, old) {
-  const points = rates(log), m = log.manifests, counted = m.length && was(log, "tail");
+  const points = rates(log), m = log.manifests, left = log.unfolded || {}, counted = m.length && log.unfolded;
   return [
     make("dl", { class: "cards" },
       leader(log, now, old),
-      card("Records", m.length ? count(log.records) : "–", !m.length ? "no checkpoint was read yet" : known(log.written) ? ["newest object ", when(log.written)] : ""),
+      card("Records", m.length ? count(log.end) : "–", !m.length ? "no checkpoint was read yet" : known(log.last_at) ? ["newest object ", when(log.last_at)] : ""),
       card("Rate", points.length ? `${perSecond(points[points.length - 1][1])}/s` : "–", "records, at the last checkpoint"),
-      card("Not folded", !counted ? "–" : (log.unfolded_more ? "≥ " : "") + count(log.unfolded), `${log.unfolded === 1 ? "object" : "objects"}, ${many(Math.max(0, log.records - log.folded), "record")}`, "fill"),
+      card("Not folded", !counted ? "–" : (left.more ? "≥ " : "") + count(left.objects), `${left.objects === 1 ? "object" : "objects"}, ${many(Math.max(0, log.end - log.manifest.floor_offset), "record")}`, "fill"),
       compactor(log, old),
       published(log)),
     leaders(log, now),
     make("div", { class: "pair" },
-      section("The log", ...(was(log, "manifest") ? [extent(log), make("p", { class: "note" }, `${many(log.segments, "segment")}, ${many(log.files, "live file")}, ${many(log.seal_count, "folded seal")}.`)]
+      section("The log", ...(was(log, "manifest") ? [extent(log), make("p", { class: "note" }, `${many(log.manifest.segments, "segment")}, ${many(log.manifest.files, "live file")}, ${many(log.manifest.seals, "folded seal")}.`)]
         : [make("p", { class: "none" }, "Not read yet.")])),
       section("Rate", rateChart(log))),
     past(log, now, old),
@@ -277,7 +277,7 @@ function showLog(log, now, old) {
 function lease(t) {
   if (leads(t)) return card("Lease", span(t.validity_seconds), ["from each renewal on; the newest one seen was at ", when(t.to)]);
   if (t && t.state === "lapsed") return card("Lease", "was due", [`validity ${span(t.validity_seconds)}, not renewed since `, when(t.to)]);
-  return card("Lease", "–", t && t.known ? "nobody leads" : "not read yet");
+  return card("Lease", "–", t && t.state ? "nobody leads" : "not read yet");
 }
 
 // showLock draws a place that has a lock and no log.
@@ -371,7 +371,7 @@ function broken(s, e) {
 // announce tells who leads now, in the title and to screen readers.
 function announce(s) {
   const t = (s.log || s.lock)?.terms[0];
-  if (!t || !t.known) {
+  if (!t || !t.state) {
     document.title = "Fencepost";
     return;
   }

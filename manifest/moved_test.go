@@ -1,4 +1,4 @@
-package state
+package manifest_test
 
 import (
 	"context"
@@ -24,8 +24,13 @@ func (s overwriting) Put(ctx context.Context, key string, body []byte, _ *store.
 	return s.Store.Put(ctx, key, body, nil)
 }
 
-// TestMoveFiles: a log whose files were moved gets a new mark, and a new home.
-func TestMoveFiles(t *testing.T) {
+func moved(ctx context.Context, st, files store.Store) error {
+	_, err := manifest.Init(ctx, st, &manifest.InitOptions{Files: files, FilesMoved: true})
+	return err
+}
+
+// TestFilesMoved: a log whose files were moved gets a new mark, and a new home.
+func TestFilesMoved(t *testing.T) {
 	init := func(st, second store.Store) manifest.Format {
 		f, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}, Files: second})
 		if err != nil {
@@ -36,14 +41,14 @@ func TestMoveFiles(t *testing.T) {
 	st, third, own := memstore.New(nil), memstore.New(nil), memstore.New(nil)
 	f := init(st, memstore.New(nil))
 	init(own, nil)
-	if err := errors.Join(MoveFiles(t.Context(), st, third, nil), files.Check(t.Context(), third, f.Log, st.Traits().Name, nil)); err != nil {
+	if err := errors.Join(moved(t.Context(), st, third), files.Check(t.Context(), third, f.Log, st.Traits().Name, nil)); err != nil {
 		t.Error(err)
 	}
-	fixture.WantErr(t, MoveFiles(t.Context(), own, third, nil), manifest.ErrFiles, "leave out")
-	fixture.WantErr(t, MoveFiles(t.Context(), own, nil, nil), manifest.ErrOptions, "needs the store for files")
-	fixture.WantErr(t, MoveFiles(t.Context(), st, nil, nil), manifest.ErrFiles, "open that one")
-	fixture.WantErr(t, MoveFiles(t.Context(), memstore.New(nil), third, nil), manifest.ErrNotInitialized, "")
-	fixture.WantErr(t, MoveFiles(t.Context(), st, overwriting{memstore.New(nil)}, nil), probe.ErrRefused, "")
+	fixture.WantErr(t, moved(t.Context(), own, third), manifest.ErrFiles, "leave out")
+	fixture.WantErr(t, moved(t.Context(), own, nil), manifest.ErrOptions, "FilesMoved needs Files")
+	fixture.WantErr(t, moved(t.Context(), st, nil), manifest.ErrFiles, "open that one")
+	fixture.WantErr(t, moved(t.Context(), memstore.New(nil), third), manifest.ErrNotInitialized, "")
+	fixture.WantErr(t, moved(t.Context(), st, overwriting{memstore.New(nil)}), probe.ErrRefused, "")
 
 	root, err := dirstore.Open(t.TempDir(), nil)
 	if err != nil {
@@ -57,12 +62,12 @@ func TestMoveFiles(t *testing.T) {
 		return st
 	}
 	init(at("log"), at("table"))
-	fixture.WantErr(t, MoveFiles(t.Context(), at("log"), at("log/files"), nil), manifest.ErrFiles, "lie one within the other")
+	fixture.WantErr(t, moved(t.Context(), at("log"), at("log/files")), manifest.ErrFiles, "lie one within the other")
 }
 
-// TestMoveFilesSleeps: the process that moves files sleeps in its probe, while the log is moved to
+// TestFilesMovedSleeps: the process that moves files sleeps in its probe, while the log is moved to
 // another place with the same store for files. The later move wins.
-func TestMoveFilesSleeps(t *testing.T) {
+func TestFilesMovedSleeps(t *testing.T) {
 	quick := &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
 	mem := func(name string) store.Store { return memstore.New(&memstore.Options{Name: "mem://" + name}) }
 	one, two, third := mem("one"), mem("two"), mem("third")
@@ -85,11 +90,11 @@ func TestMoveFilesSleeps(t *testing.T) {
 		met := slow.BeforeFirst(func(op faultstore.Op) bool {
 			return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.SharedDir+"/"+layout.TmpPrefix)
 		}, func(ctx context.Context) {
-			if err := MoveFiles(ctx, two, third, nil); err != nil {
+			if err := moved(ctx, two, third); err != nil {
 				t.Error(err)
 			}
 		})
-		fixture.WantErr(t, MoveFiles(t.Context(), one, slow, nil), manifest.ErrFiles, "was changed by somebody else meanwhile")
+		fixture.WantErr(t, moved(t.Context(), one, slow), manifest.ErrFiles, "was changed by somebody else meanwhile")
 		if err := files.Check(t.Context(), third, f.Log, "mem://two", nil); err != nil || !met() {
 			t.Error(met(), err)
 		}
