@@ -14,47 +14,49 @@ import (
 // Plan is what a compactor that begins now would do.
 type Plan struct {
 	// Version is that of the manifest that the plan was made from.
-	Version uint64
+	Version uint64 `json:"version"`
 	// Floor is the first slot of the chain that is not folded. FloorOffset is the number
 	// of records before it.
-	Floor       fence.Position
-	FloorOffset uint64
+	Floor       fence.Position `json:"floor"`
+	FloorOffset uint64         `json:"floor_offset"`
 	// FoldObjects is how many objects are at the floor or after it, FoldBytes their size:
 	// so many are folded at most. Void objects are among them.
-	FoldObjects int
-	FoldBytes   int64
+	FoldObjects int   `json:"fold_objects"`
+	FoldBytes   int64 `json:"fold_bytes"`
 	// Merges are those of the present segments, in order. The fold may lead to more.
-	Merges []Merge
+	Merges []Merge `json:"merges"`
 	// Start is the offset before which records were given up already, Truncate the one
 	// before which [Retain] would give them up.
-	Start, Truncate uint64
+	Start    uint64 `json:"start"`
+	Truncate uint64 `json:"truncate"`
 	// Deletes are what pruning would delete now. What this fold, these merges and this
 	// truncation make unnecessary is not among it: it goes after the grace period.
-	Deletes []Deletion
+	Deletes []Deletion `json:"deletes"`
 	// Pins are those that hold a version. Some may have lapsed: only a compactor that has
 	// watched them knows.
-	Pins []manifest.Pin
+	Pins []manifest.Pin `json:"-"`
 }
 
 // Merge replaces some segments by one.
 type Merge struct {
 	// Segments are the keys of those that are replaced.
-	Segments []string
+	Segments []string `json:"segments"`
 	// First and End are the offsets of the first record and after the last one.
-	First, End uint64
+	First uint64 `json:"first"`
+	End   uint64 `json:"end"`
 	// Bytes is about the size of the result.
-	Bytes int64
+	Bytes int64 `json:"bytes"`
 }
 
 // Deletion is what one rule deletes.
 type Deletion struct {
 	// Kind is as in [Report.Pruned].
-	Kind string
+	Kind string `json:"kind"`
 	// Count is how many objects are deleted, Bytes their size.
-	Count int
-	Bytes int64
+	Count int   `json:"count"`
+	Bytes int64 `json:"bytes"`
 	// Examples are the first keys, at most 8.
-	Examples []string
+	Examples []string `json:"examples"`
 }
 
 // Plan returns what a compactor would do, and changes nothing. It needs no token and no

@@ -12,25 +12,28 @@ import (
 type Report struct {
 	// Folded counts the objects of the chain that were folded. Records and Bytes are
 	// what they held.
-	Folded, Records, Bytes uint64
+	Folded  uint64 `json:"folded"`
+	Records uint64 `json:"records"`
+	Bytes   uint64 `json:"bytes"`
 	// Edits counts the edits of the table among them.
-	Edits int
+	Edits int `json:"edits"`
 	// Segments counts the segments that folding wrote, Merged those that were merged
 	// into others.
-	Segments, Merged int
+	Segments int `json:"segments"`
+	Merged   int `json:"merged"`
 	// Floor is the first slot of the chain that is not folded. FloorOffset is the number
 	// of records before it.
-	Floor       fence.Position
-	FloorOffset uint64
+	Floor       fence.Position `json:"floor"`
+	FloorOffset uint64         `json:"floor_offset"`
 	// Truncated is the offset before which [Retain] has given up the records; 0 if it
 	// has given up none this time.
-	Truncated uint64
+	Truncated uint64 `json:"truncated"`
 	// Pruned counts deleted objects by kind: "data", "manifest", "segment", "list",
 	// "file", "orphan", "pin", "tmp", "lock"; and aborted uploads as "upload".
-	Pruned map[string]int
+	Pruned map[string]int `json:"pruned,omitempty"`
 	// PrunedKeys are the keys of some of them, at most 8 of each kind, for people. Locks
 	// and uploads have none.
-	PrunedKeys map[string][]string
+	PrunedKeys map[string][]string `json:"pruned_keys,omitempty"`
 }
 
 // examples is how many keys of a kind reports and plans name.

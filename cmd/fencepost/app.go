@@ -323,6 +323,14 @@ func (a *app) print(v any) error {
 	return a.write(append(b, '\n'))
 }
 
+// show writes v as JSON if that is wanted, else text, to standard output.
+func (a *app) show(v any, text []byte) error {
+	if a.json {
+		return a.print(v)
+	}
+	return a.write(text)
+}
+
 // printLine writes v as a line of JSON to standard output.
 func (a *app) printLine(v any) error {
 	b, err := json.Marshal(v)

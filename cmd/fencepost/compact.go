@@ -170,7 +170,7 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	defer cancel(nil)
 	o.Hooks.Passed = func(e compactor.Pass) {
 		if f.watch && a.json && worked(e.Report) {
-			if err := a.printRound(roundOf(e.Report)); err != nil {
+			if err := a.printRound(e.Report); err != nil {
 				cancel(unread("compaction", err))
 			}
 		}
@@ -250,10 +250,7 @@ func (a *app) plan(ctx context.Context, c *compactor.Compactor) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.print(planOf(plan))
-	}
-	return a.write([]byte(planText(plan)))
+	return a.show(planDoc{plan, pinDocs(plan.Pins)}, []byte(planText(plan)))
 }
 
 func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *compactor.Report) error {
@@ -265,10 +262,7 @@ func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *co
 		}
 		return err
 	}
-	if a.json {
-		return a.print(roundOf(report))
-	}
-	return a.write([]byte(compacted(report)))
+	return a.show(report, []byte(compacted(report)))
 }
 
 func compacted(r compactor.Report) string {

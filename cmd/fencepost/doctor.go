@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -59,11 +58,7 @@ uploads of the bucket, and with --deep to probe.`,
 			if err != nil {
 				return err
 			}
-			if a.json {
-				err = a.print(found)
-			} else {
-				err = a.write(findingTable(found))
-			}
+			err = a.show(found, findingTable(found))
 			for _, f := range found {
 				if f.Level == doctor.Problem || strict && f.Level == doctor.Warning {
 					return errDamaged
@@ -96,21 +91,18 @@ func (a *app) examine(ctx context.Context, url string, o *doctor.Options) ([]doc
 }
 
 func findingTable(found []doctor.Finding) []byte {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	n := map[doctor.Level]int{}
-	for _, f := range found {
-		n[f.Level]++
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, printable(f.What))
-		if f.Level != doctor.OK && f.Remedy != "" {
-			fmt.Fprintf(w, "\t\t→ %s\n", printable(f.Remedy))
+	b := aligned(func(w io.Writer) {
+		for _, f := range found {
+			n[f.Level]++
+			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, printable(f.What))
+			if f.Level != doctor.OK && f.Remedy != "" {
+				fmt.Fprintf(w, "\t\t→ %s\n", printable(f.Remedy))
+			}
 		}
-	}
-	_ = w.Flush()
+	})
 	if n[doctor.Problem]+n[doctor.Warning] == 0 {
-		b.WriteString("nothing is wrong\n")
-	} else {
-		fmt.Fprintf(&b, "%s, %s\n", plural(n[doctor.Problem], "problem"), plural(n[doctor.Warning], "warning"))
+		return append(b, "nothing is wrong\n"...)
 	}
-	return b.Bytes()
+	return fmt.Appendf(b, "%s, %s\n", plural(n[doctor.Problem], "problem"), plural(n[doctor.Warning], "warning"))
 }

@@ -6,12 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store"
 )
@@ -59,7 +61,7 @@ It needs the right to read.`,
 			}
 			var last []byte
 			return a.follow(cmd.Context(), st, func(s *group.Status) (done bool, err error) {
-				doc := describe(s)
+				doc := survey.GroupOf(s)
 				b, err := json.Marshal(doc)
 				switch same := bytes.Equal(b, last); {
 				case err != nil || same:
@@ -68,9 +70,9 @@ It needs the right to read.`,
 				case a.json:
 					err = a.print(doc)
 				case watch:
-					err = a.write(append(groupTable(&doc), '\n'))
+					err = a.write(append(groupTable(doc), '\n'))
 				default:
-					err = a.write(groupTable(&doc))
+					err = a.write(groupTable(doc))
 				}
 				last = b
 				return !watch, err
@@ -109,65 +111,7 @@ func (a *app) follow(ctx context.Context, st store.Store, f func(*group.Status) 
 	}
 }
 
-// groupDoc is what group status prints.
-type groupDoc struct {
-	Name       string      `json:"name,omitempty"`
-	Partitions int         `json:"partitions"`
-	Validity   string      `json:"validity"`
-	Assignment uint64      `json:"assignment"`
-	Organiser  string      `json:"organiser,omitempty"`
-	Members    []memberDoc `json:"members"`
-	// Owners has the index in Members of each partition's owner, or -1.
-	Owners  []int `json:"owners"`
-	Moving  []int `json:"moving"`
-	Unowned []int `json:"unowned"`
-	GivenUp []int `json:"given_up"`
-}
-
-type memberDoc struct {
-	Name     string `json:"name"`
-	Identity string `json:"identity,omitempty"`
-	Weight   uint64 `json:"weight"`
-	Owned    int    `json:"owned"`
-	State    string `json:"state"`
-	Data     string `json:"data,omitempty"`
-}
-
-func describe(s *group.Status) groupDoc {
-	// Lists that are empty are [] in JSON.
-	d := groupDoc{
-		Name: s.Name, Partitions: s.Partitions, Validity: s.Validity.String(), Assignment: s.Number,
-		Members: []memberDoc{}, Owners: append([]int{}, s.Owners...), Moving: append([]int{}, s.Moving...), Unowned: []int{}, GivenUp: append([]int{}, s.GivenUp...),
-	}
-	for _, m := range s.Members {
-		state := "live"
-		switch {
-		case m.Expired:
-			state = "expired"
-		case m.Lapsed:
-			state = "lapsed"
-		case m.Leaving:
-			state = "leaving"
-		case d.Organiser == "":
-			d.Organiser = m.Name
-		}
-		d.Members = append(d.Members, memberDoc{m.Name, m.Identity, m.Weight, m.Owned, state, m.Data})
-	}
-	for p := range s.Partitions {
-		if p >= len(s.Owners) || s.Owners[p] < 0 {
-			d.Unowned = append(d.Unowned, p)
-		}
-	}
-	return d
-}
-
-func groupTable(d *groupDoc) []byte {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
-	}
-	row("group", "%s; %s, validity %s; assignment %d", cmp.Or(d.Name, "without a name"), nPartitions(d.Partitions), d.Validity, d.Assignment)
+func groupTable(d *survey.Group) []byte {
 	organiser := "nobody"
 	owned := make([][]int, len(d.Members))
 	for p, i := range d.Owners {
@@ -180,27 +124,27 @@ func groupTable(d *groupDoc) []byte {
 			organiser = fmt.Sprintf("%s (%s)", m.Identity, short(m.Name))
 		}
 	}
-	row("organiser", "%s", organiser)
-	list := func(name string, ps []int, why string) {
-		if len(ps) > 0 {
-			row(name, "%s: %s%s", nPartitions(len(ps)), runs(ps), why)
+	b := rows(func(row func(name, format string, args ...any)) {
+		row("group", "%s; %s, validity %v; assignment %d", cmp.Or(d.Name, "without a name"), nPartitions(d.Partitions), survey.Span(d.Validity), d.Assignment)
+		row("organiser", "%s", organiser)
+		list := func(name string, ps []int, why string) {
+			if len(ps) > 0 {
+				row(name, "%s: %s%s", nPartitions(len(ps)), runs(ps), why)
+			}
 		}
-	}
-	list("moving", d.Moving, "; waiting until the last owner has stopped")
-	list("unowned", d.Unowned, "")
-	list("given up", d.GivenUp, "; the work fails or hangs")
-	_ = w.Flush()
+		list("moving", d.Moving, "; waiting until the last owner has stopped")
+		list("unowned", d.Unowned, "")
+		list("given up", d.GivenUp, "; the work fails or hangs")
+	})
 	if len(d.Members) == 0 {
-		return b.Bytes()
+		return b
 	}
-	b.WriteByte('\n')
-	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MEMBER\tIDENTITY\tSTATE\tWEIGHT\tOWNS\tPARTITIONS\tDATA")
-	for i, m := range d.Members {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", short(m.Name), cmp.Or(printable(m.Identity), "-"), m.State, m.Weight, m.Owned, cmp.Or(runs(owned[i]), "-"), data(m.Data))
-	}
-	_ = w.Flush()
-	return b.Bytes()
+	return slices.Concat(b, []byte("\n"), aligned(func(w io.Writer) {
+		fmt.Fprintln(w, "MEMBER\tIDENTITY\tSTATE\tWEIGHT\tOWNS\tPARTITIONS\tDATA")
+		for i, m := range d.Members {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", short(m.Name), cmp.Or(printable(m.Identity), "-"), m.State, m.Weight, m.Owned, cmp.Or(runs(owned[i]), "-"), data(m.Data))
+		}
+	}))
 }
 
 // short is what people need of a name. Eight digits tell some thousands of members apart.

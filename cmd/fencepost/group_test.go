@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
@@ -68,14 +69,14 @@ func TestGroupStatus(t *testing.T) {
 	w := newGroup(t, url)
 	w.add("ada")
 	w.add("bob")
-	var d groupDoc
+	var d survey.Group
 	eventually(t, "both own four partitions", func() bool {
 		if err := json.Unmarshal([]byte(must(t, "", "group", "status", "--json", url)), &d); err != nil {
 			t.Fatal(err)
 		}
 		return len(d.Members) == 2 && d.Members[0].Owned == 4 && d.Members[1].Owned == 4 && len(d.Moving) == 0
 	})
-	if d.Partitions != 8 || d.Validity != "3s" || d.Assignment == 0 || d.Organiser != d.Members[0].Name || len(d.Unowned) != 0 || len(d.Owners) != 8 || d.Members[1].State != "live" {
+	if d.Partitions != 8 || d.Validity != 3 || d.Assignment == 0 || d.Organiser != d.Members[0].Name || len(d.Unowned) != 0 || len(d.Owners) != 8 || d.Members[1].State != "live" {
 		t.Errorf("%+v", d)
 	}
 	table := must(t, "", "group", "status", url)
@@ -105,7 +106,7 @@ func TestGroupWatch(t *testing.T) {
 		t.Errorf("status %d, %s", status, errs.String())
 	}
 	for l := range strings.Lines(out.String()) {
-		if err := json.Unmarshal([]byte(l), &groupDoc{}); err != nil {
+		if err := json.Unmarshal([]byte(l), &survey.Group{}); err != nil {
 			t.Errorf("%v: %s", err, l)
 		}
 	}
@@ -117,7 +118,7 @@ func TestGroupDrain(t *testing.T) {
 	for i, identity := range []string{"ada", "bob"} {
 		w.add(identity)
 		eventually(t, identity+" owns its share", func() bool {
-			d := parsed[groupDoc](t, "group", "status", "--json", url)
+			d := parsed[survey.Group](t, "group", "status", "--json", url)
 			return len(d.Members) == i+1 && d.Members[i].Owned == 8/(i+1) && len(d.Moving) == 0
 		})
 	}
@@ -203,9 +204,9 @@ func TestGroupRetry(t *testing.T) {
 	url := memURL(t)
 	w := newGroup(t, url)
 	w.add("ada")
-	var d groupDoc
-	look := func() groupDoc {
-		d = groupDoc{}
+	var d survey.Group
+	look := func() survey.Group {
+		d = survey.Group{}
 		if err := json.Unmarshal([]byte(must(t, "", "group", "status", "--json", url)), &d); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
@@ -20,7 +21,7 @@ import (
 func adaOwnsAll(t *testing.T, url string) {
 	t.Helper()
 	eventually(t, "ada owns all", func() bool {
-		d := parsed[groupDoc](t, "group", "status", "--json", url)
+		d := parsed[survey.Group](t, "group", "status", "--json", url)
 		return len(d.Members) == 1 && d.Members[0].Owned == 8
 	})
 }

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"text/tabwriter"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,10 +78,7 @@ It needs the right to read.`,
 			docs[i].after(docs[i+1])
 		}
 		docs = docs[:min(limit, len(docs))]
-		if a.json {
-			return a.print(docs)
-		}
-		return a.write(historyTable(docs))
+		return a.show(docs, historyTable(docs))
 	}
 	return c
 }
@@ -111,32 +107,30 @@ func (d *termDoc) after(before termDoc) {
 }
 
 func historyTable(docs []termDoc) []byte {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if len(docs) == 0 {
 		return []byte("nobody has led yet\n")
 	}
-	fmt.Fprintln(w, "EPOCH\tFROM\tLED\tGAP BEFORE\tTHEN\tHOLDER")
-	for _, d := range docs {
-		then := printable(d.Reason)
-		switch {
-		case d.Error != "":
-			fmt.Fprintf(w, "%d\t-\t-\t-\tunreadable: %s\t-\n", d.Epoch, printable(d.Error))
-			continue
-		case d.Next != 0:
-			fmt.Fprintf(w, "%d\t-\t-\t-\tnobody led; epoch %d follows\t-\n", d.Epoch, d.Next)
-			continue
-		case d.Leads && d.State == "held":
-			then = "leads"
-		case d.Leads:
-			then = "leads, " + d.State
-		case d.State == "lapsed":
-			then = d.State
-		case d.EndedBy != "":
-			then += ", deposed by " + printable(d.EndedBy)
+	return aligned(func(w io.Writer) {
+		fmt.Fprintln(w, "EPOCH\tFROM\tLED\tGAP BEFORE\tTHEN\tHOLDER")
+		for _, d := range docs {
+			then := printable(d.Reason)
+			switch {
+			case d.Error != "":
+				fmt.Fprintf(w, "%d\t-\t-\t-\tunreadable: %s\t-\n", d.Epoch, printable(d.Error))
+				continue
+			case d.Next != 0:
+				fmt.Fprintf(w, "%d\t-\t-\t-\tnobody led; epoch %d follows\t-\n", d.Epoch, d.Next)
+				continue
+			case d.Leads && d.State == "held":
+				then = "leads"
+			case d.Leads:
+				then = "leads, " + d.State
+			case d.State == "lapsed":
+				then = d.State
+			case d.EndedBy != "":
+				then += ", deposed by " + printable(d.EndedBy)
+			}
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", d.Epoch, when(d.From), d.Led, cmp.Or(d.Gap, "-"), cmp.Or(then, "-"), printable(d.Holder))
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", d.Epoch, when(d.From), d.Led, cmp.Or(d.Gap, "-"), cmp.Or(then, "-"), printable(d.Holder))
-	}
-	_ = w.Flush()
-	return b.Bytes()
+	})
 }

@@ -91,10 +91,7 @@ It needs the rights of a writer, and with --sibling to read format.json there.`,
 			return err
 		}
 		a.warnOfRules(cmd.Context(), st)
-		if a.json {
-			return a.print(formatJSON{f.Version, f.Requires, f.Log, f.Created, f.Limits, document.Duration(f.Grace), f.Files, f.Probe})
-		}
-		return a.write(fmt.Appendf(nil, "%s log %v in %s\n", says, f.Log, st.Traits().Name))
+		return a.show(formatJSON{f.Version, f.Requires, f.Log, f.Created, f.Limits, document.Duration(f.Grace), f.Files, f.Probe}, fmt.Appendf(nil, "%s log %v in %s\n", says, f.Log, st.Traits().Name))
 	}
 	return c
 }
@@ -148,13 +145,10 @@ func (a *app) filesMoved(ctx context.Context, st, files store.Store) error {
 	if _, err := manifest.Init(ctx, st, &manifest.InitOptions{Files: files, FilesMoved: true}); err != nil {
 		return err
 	}
-	if a.json {
-		return a.print(struct {
-			Store string `json:"store"`
-			Files string `json:"files"`
-		}{st.Traits().Name, files.Traits().Name})
-	}
-	return a.write(fmt.Appendf(nil, "the files of the log in %s are in %s now; check with fencepost verify --files\n", st.Traits().Name, files.Traits().Name))
+	return a.show(struct {
+		Store string `json:"store"`
+		Files string `json:"files"`
+	}{st.Traits().Name, files.Traits().Name}, fmt.Appendf(nil, "the files of the log in %s are in %s now; check with fencepost verify --files\n", st.Traits().Name, files.Traits().Name))
 }
 
 func (a *app) probeCmd() *cobra.Command {

@@ -343,16 +343,16 @@ func schemas(t *testing.T) map[string]*jsonSchema {
 	for name, f := range files {
 		for _, d := range f.Decls {
 			fn, ok := d.(*ast.FuncDecl)
-			if !ok || slices.Contains([]string{"print", "printLine", "printRound"}, fn.Name.Name) {
+			if !ok || slices.Contains([]string{"print", "show", "printLine", "printRound"}, fn.Name.Name) {
 				continue
 			}
 			ast.Inspect(fn, func(n ast.Node) bool {
 				c, ok := n.(*ast.CallExpr)
-				if !ok || len(c.Args) != 1 {
+				if !ok || len(c.Args) == 0 {
 					return true
 				}
 				s, ok := c.Fun.(*ast.SelectorExpr)
-				if !ok || !slices.Contains([]string{"print", "printLine", "printRound", "Encode"}, s.Sel.Name) {
+				if !ok || !slices.Contains([]string{"print", "show", "printLine", "printRound", "Encode"}, s.Sel.Name) {
 					return true
 				}
 				typ, place := info.Types[c.Args[0]].Type, name+":"+fn.Name.Name

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,10 +89,7 @@ It needs the right to read.`,
 		if doc.Consumers, doc.More, err = consumers(cmd.Context(), st, r, l); err != nil {
 			return err
 		}
-		if a.json {
-			return a.print(doc)
-		}
-		return a.write(lagTable(doc, time.Now()))
+		return a.show(doc, lagTable(doc, time.Now()))
 	}
 	return c
 }
@@ -175,51 +170,46 @@ func positionOf(ctx context.Context, st store.Store, r *reader.Reader, log, name
 }
 
 func lagTable(d lagDoc, now time.Time) []byte {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
-	}
-	last := ""
-	if !d.LastAt.IsZero() {
-		last = fmt.Sprintf("; the last object came %s ago, at %s", brief(now.Sub(d.LastAt)), when(d.LastAt))
-	}
-	row("end", "%s%s", plural(d.End, "record"), last)
-	waiting := "nothing waits"
-	u := d.Unfolded
-	if n := d.End - d.FloorOffset; n > 0 || !u.OldestAt.IsZero() {
-		waiting = fmt.Sprintf("%s wait in %s, %s", plural(n, "record"), plural(u.Objects, "object"), size(int(u.Bytes)))
-		if !u.OldestAt.IsZero() {
-			waiting += ", for " + brief(now.Sub(u.OldestAt))
+	return rows(func(row func(name, format string, args ...any)) {
+		last := ""
+		if !d.LastAt.IsZero() {
+			last = fmt.Sprintf("; the last object came %s ago, at %s", brief(now.Sub(d.LastAt)), when(d.LastAt))
 		}
-	}
-	row("compacted", "%s; %s", plural(d.FloorOffset, "record"), waiting)
-	row("checkpoint", "%s; a new leader reads %s", plural(d.NotedOffset, "record"), plural(d.End-d.NotedOffset, "record"))
-	behind := func(name string, c *behindDoc) {
-		switch {
-		case c.Error != "" && c.Behind > 0:
-			row(name, "at %d; %s behind, the next one cannot be read: %s", c.At, plural(c.Behind, "record"), printable(c.Error))
-		case c.Error != "":
-			row(name, "cannot be read: %s", printable(c.Error))
-		case c.At > d.End:
-			row(name, "at %d, which the log does not have", c.At)
-		case c.First > 0:
-			row(name, "at %d; %s behind, but those before %d are gone", c.At, plural(c.Behind, "record"), c.First)
-		case c.Next.IsZero():
-			row(name, "at %d; %s behind", c.At, plural(c.Behind, "record"))
-		default:
-			row(name, "at %d; %s behind, the next one has waited for %s", c.At, plural(c.Behind, "record"), brief(now.Sub(c.Next)))
+		row("end", "%s%s", plural(d.End, "record"), last)
+		waiting := "nothing waits"
+		u := d.Unfolded
+		if n := d.End - d.FloorOffset; n > 0 || !u.OldestAt.IsZero() {
+			waiting = fmt.Sprintf("%s wait in %s, %s", plural(n, "record"), plural(u.Objects, "object"), size(int(u.Bytes)))
+			if !u.OldestAt.IsZero() {
+				waiting += ", for " + brief(now.Sub(u.OldestAt))
+			}
 		}
-	}
-	if d.Consumer != nil {
-		behind("consumer", d.Consumer)
-	}
-	for _, c := range d.Consumers {
-		behind("consumer "+c.Name, c)
-	}
-	if d.More > 0 {
-		row("", "up to %s more", plural(d.More, "consumer"))
-	}
-	_ = w.Flush()
-	return b.Bytes()
+		row("compacted", "%s; %s", plural(d.FloorOffset, "record"), waiting)
+		row("checkpoint", "%s; a new leader reads %s", plural(d.NotedOffset, "record"), plural(d.End-d.NotedOffset, "record"))
+		behind := func(name string, c *behindDoc) {
+			switch {
+			case c.Error != "" && c.Behind > 0:
+				row(name, "at %d; %s behind, the next one cannot be read: %s", c.At, plural(c.Behind, "record"), printable(c.Error))
+			case c.Error != "":
+				row(name, "cannot be read: %s", printable(c.Error))
+			case c.At > d.End:
+				row(name, "at %d, which the log does not have", c.At)
+			case c.First > 0:
+				row(name, "at %d; %s behind, but those before %d are gone", c.At, plural(c.Behind, "record"), c.First)
+			case c.Next.IsZero():
+				row(name, "at %d; %s behind", c.At, plural(c.Behind, "record"))
+			default:
+				row(name, "at %d; %s behind, the next one has waited for %s", c.At, plural(c.Behind, "record"), brief(now.Sub(c.Next)))
+			}
+		}
+		if d.Consumer != nil {
+			behind("consumer", d.Consumer)
+		}
+		for _, c := range d.Consumers {
+			behind("consumer "+c.Name, c)
+		}
+		if d.More > 0 {
+			row("", "up to %s more", plural(d.More, "consumer"))
+		}
+	})
 }

@@ -204,23 +204,31 @@ func (g *gauges) answered(a store.Answer) {
 	}
 }
 
+// measured returns hooks that are measured too, if anything is.
+func measured[H any](g *gauges, next H, measure func(*promhooks.Metrics, H) H) H {
+	if g.m == nil {
+		return next
+	}
+	return measure(g.m, next)
+}
+
+// before returns a hook that calls first, and then next if there is one.
+func before[E any](next, first func(E)) func(E) {
+	return func(e E) {
+		first(e)
+		if next != nil {
+			next(e)
+		}
+	}
+}
+
 func (g *gauges) leader(election string, next leader.Hooks) leader.Hooks {
 	if g.m == nil {
 		return next
 	}
 	noted := next
-	noted.Elected = func(e leader.Election) {
-		g.note(true, uint64(e.Epoch))
-		if next.Elected != nil {
-			next.Elected(e)
-		}
-	}
-	noted.Ended = func(e leader.End) {
-		g.note(false, uint64(e.Epoch))
-		if next.Ended != nil {
-			next.Ended(e)
-		}
-	}
+	noted.Elected = before(next.Elected, func(e leader.Election) { g.note(true, uint64(e.Epoch)) })
+	noted.Ended = before(next.Ended, func(e leader.End) { g.note(false, uint64(e.Epoch)) })
 	return g.m.Leader(election, noted)
 }
 
@@ -231,17 +239,11 @@ func (g *gauges) note(leads bool, epoch uint64) {
 }
 
 func (g *gauges) writer(next writer.Hooks) writer.Hooks {
-	if g.m == nil {
-		return next
-	}
-	return g.m.Writer(next)
+	return measured(g, next, (*promhooks.Metrics).Writer)
 }
 
 func (g *gauges) compactor(next compactor.Hooks) compactor.Hooks {
-	if g.m == nil {
-		return next
-	}
-	return g.m.Compactor(next)
+	return measured(g, next, (*promhooks.Metrics).Compactor)
 }
 
 func (g *gauges) group(next group.Hooks) group.Hooks {
@@ -249,18 +251,8 @@ func (g *gauges) group(next group.Hooks) group.Hooks {
 		return next
 	}
 	noted := next
-	noted.Assigned = func(e group.Assigned) {
-		g.note(e.Owned > 0, 0)
-		if next.Assigned != nil {
-			next.Assigned(e)
-		}
-	}
-	noted.Ended = func(e group.End) {
-		g.note(false, 0)
-		if next.Ended != nil {
-			next.Ended(e)
-		}
-	}
+	noted.Assigned = before(next.Assigned, func(e group.Assigned) { g.note(e.Owned > 0, 0) })
+	noted.Ended = before(next.Ended, func(group.End) { g.note(false, 0) })
 	return g.m.Group(noted)
 }
 
@@ -289,15 +281,9 @@ func (g *gauges) compactors() compactor.Hooks {
 }
 
 func (g *gauges) verify(next verify.Hooks) verify.Hooks {
-	if g.m == nil {
-		return next
-	}
-	return g.m.Verifier(next)
+	return measured(g, next, (*promhooks.Metrics).Verifier)
 }
 
 func (g *gauges) reader(next reader.Hooks) reader.Hooks {
-	if g.m == nil {
-		return next
-	}
-	return g.m.Reader(next)
+	return measured(g, next, (*promhooks.Metrics).Reader)
 }

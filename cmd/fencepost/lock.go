@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
@@ -59,17 +57,12 @@ func (a *app) lockStatus(ctx context.Context, st store.Store) (view, error) {
 }
 
 func lockTable(l *survey.Lock, now time.Time) []byte {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
-	}
-	row("store", "%s", l.Store)
-	row("log", "none; there is only a lock, as fencepost exec makes one")
-	row("leader", "%s", leadership(l.Leader))
-	if !l.Leader.Until.IsZero() {
-		row("lease", "until %s unless it is renewed; the last heartbeat was %s ago", when(l.Leader.Until), brief(now.Sub(l.Leader.To)))
-	}
-	_ = w.Flush()
-	return b.Bytes()
+	return rows(func(row func(name, format string, args ...any)) {
+		row("store", "%s", l.Store)
+		row("log", "none; there is only a lock, as fencepost exec makes one")
+		row("leader", "%s", leadership(l.Leader))
+		if !l.Leader.Until.IsZero() {
+			row("lease", "until %s unless it is renewed; the last heartbeat was %s ago", when(l.Leader.Until), brief(now.Sub(l.Leader.To)))
+		}
+	})
 }

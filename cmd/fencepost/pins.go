@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -110,17 +109,14 @@ func (a *app) pinned(ctx context.Context, st store.Store, r *reader.Reader, p *m
 	case edits:
 		a.con.note("not pinned: changes of the table that are not compacted. %s", advice)
 	}
-	if a.json {
-		return a.print(struct {
-			Name    string `json:"name"`
-			Version uint64 `json:"version"`
-			First   uint64 `json:"first"`
-			End     uint64 `json:"end"`
-			LogEnd  uint64 `json:"log_end"`
-			Files   int    `json:"files"`
-		}{p.Name, p.Version, s.First(), s.End(), end, s.Live()})
-	}
-	return a.write(fmt.Appendf(nil, "pinned version %d as %s: %s, %s\n", p.Version, printable(p.Name), recordRange(s.First(), s.End()), plural(s.Live(), "file")))
+	return a.show(struct {
+		Name    string `json:"name"`
+		Version uint64 `json:"version"`
+		First   uint64 `json:"first"`
+		End     uint64 `json:"end"`
+		LogEnd  uint64 `json:"log_end"`
+		Files   int    `json:"files"`
+	}{p.Name, p.Version, s.First(), s.End(), end, s.Live()}, fmt.Appendf(nil, "pinned version %d as %s: %s, %s\n", p.Version, printable(p.Name), recordRange(s.First(), s.End()), plural(s.Live(), "file")))
 }
 
 // recordRange writes a range of records.
@@ -156,10 +152,7 @@ It needs the rights of a reader.`,
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.print(map[string]string{"unpinned": args[0]})
-			}
-			return a.write(fmt.Appendf(nil, "unpinned %s\n", printable(args[0])))
+			return a.show(map[string]string{"unpinned": args[0]}, fmt.Appendf(nil, "unpinned %s\n", printable(args[0])))
 		},
 	}
 	a.jsonFlag(c)
@@ -216,10 +209,7 @@ It needs the right to read.`,
 				return err
 			}
 			docs := pinDocs(pins)
-			if a.json {
-				return a.print(docs)
-			}
-			return a.write(pinTable(docs))
+			return a.show(docs, pinTable(docs))
 		},
 	}
 	a.jsonFlag(c)
@@ -227,21 +217,19 @@ It needs the right to read.`,
 }
 
 func pinTable(docs []pinDoc) []byte {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if len(docs) > 0 {
-		fmt.Fprintln(w, "NAME\tVERSION\tSINCE\tLAPSES\tHOLDER")
-	}
-	for _, d := range docs {
-		lapses := "never"
-		switch {
-		case d.Expired:
-			lapses = "lapsed: " + printable(d.Reason)
-		case d.TTL != "":
-			lapses = d.TTL + " after " + when(d.Renewed)
+	return aligned(func(w io.Writer) {
+		if len(docs) > 0 {
+			fmt.Fprintln(w, "NAME\tVERSION\tSINCE\tLAPSES\tHOLDER")
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", cmp.Or(printable(d.Name), "-"), d.Version, when(d.Created), lapses, printable(d.Holder))
-	}
-	_ = w.Flush()
-	return b.Bytes()
+		for _, d := range docs {
+			lapses := "never"
+			switch {
+			case d.Expired:
+				lapses = "lapsed: " + printable(d.Reason)
+			case d.TTL != "":
+				lapses = d.TTL + " after " + when(d.Renewed)
+			}
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", cmp.Or(printable(d.Name), "-"), d.Version, when(d.Created), lapses, printable(d.Holder))
+		}
+	})
 }

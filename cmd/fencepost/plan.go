@@ -30,3 +30,9 @@ func planText(p *compactor.Plan) string {
 	}
 	return b.String()
 }
+
+// planDoc is what compact prints with --dry-run and --json.
+type planDoc struct {
+	*compactor.Plan
+	Pins []pinDoc `json:"pins"`
+}

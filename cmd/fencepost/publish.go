@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -201,25 +199,20 @@ func (a *app) published(r *delta.Report, foreign []string) error {
 	if r.Version < 0 {
 		return a.write([]byte("nothing to publish: the log has no edits yet\n"))
 	}
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
-	}
-	row("version", "%d, with %d files", d.Version, d.Files)
-	row("published", "%d of %d edits; %d behind", d.Published, d.Edits, d.Behind)
-	row("holds", "version %d of the manifest", d.Manifest)
-	for _, log := range d.Others {
-		row("other log", "%s", log)
-	}
-	for _, f := range foreign {
-		row("foreign", "%s", f)
-	}
-	if d.Error != "" {
-		row("left behind", "%s", d.Error)
-	}
-	_ = w.Flush()
-	return a.write(b.Bytes())
+	return a.write(rows(func(row func(name, format string, args ...any)) {
+		row("version", "%d, with %d files", d.Version, d.Files)
+		row("published", "%d of %d edits; %d behind", d.Published, d.Edits, d.Behind)
+		row("holds", "version %d of the manifest", d.Manifest)
+		for _, log := range d.Others {
+			row("other log", "%s", log)
+		}
+		for _, f := range foreign {
+			row("foreign", "%s", f)
+		}
+		if d.Error != "" {
+			row("left behind", "%s", d.Error)
+		}
+	}))
 }
 
 func (a *app) publishedCmd() *cobra.Command {
@@ -275,10 +268,7 @@ It needs the rights of a publisher.`,
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.print(map[string]any{"unpublished": true, "version": r.Version})
-			}
-			return a.write(fmt.Appendf(nil, "unpublished; the last version is %d\n", r.Version))
+			return a.show(map[string]any{"unpublished": true, "version": r.Version}, fmt.Appendf(nil, "unpublished; the last version is %d\n", r.Version))
 		},
 	}
 	a.jsonFlag(c)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -160,72 +159,67 @@ func (a *app) showStatus(ctx context.Context, watch bool, every time.Duration, l
 }
 
 func statusTable(s *survey.Log) []byte {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
-	}
-	row("store", "%s", s.Store)
-	if s.Kind == survey.KindBackup {
-		row("backup", "of this log; it is read only, and fencepost restore makes a log of it elsewhere")
-	}
-	row("log", "%v, made %s", s.ID, when(s.Created))
-	row("limits", "object %s, record %s, cursor %s, manifest %s; grace %s", size(s.Limits.Object), size(s.Limits.Record), size(s.Limits.Cursor), size(s.Limits.Manifest), s.Grace)
-	row("leader", "%s", leadership(s.Leader))
-	row("compactor", "%s", leadership(s.Compactor))
-	records := plural(s.End, "record")
-	if s.First > 0 {
-		records += fmt.Sprintf(", those before %d were truncated", s.First)
-	}
-	row("tail", "%v; %s", s.Tail, records)
-	switch {
-	case s.CursorText != "":
-		row("cursor", "%s", s.CursorText)
-	case len(s.Cursor) > 0:
-		row("cursor", "%d bytes: %x", len(s.Cursor), s.Cursor[:min(len(s.Cursor), 64)])
-	default:
-		row("cursor", "none")
-	}
-	m := s.State
-	row("floor", "%v, offset %d; noted %v, offset %d", m.Floor, m.FloorOffset, m.Noted, m.NotedOffset)
-	if n := s.End - m.FloorOffset; n > 0 {
-		row("", "%s after it, which are not compacted", plural(n, "record"))
-	}
-	if m.Version == 0 {
-		row("manifest", "none yet")
-	} else {
-		row("manifest", "%d, of %s; prune mark %d", m.Version, when(m.Written), m.PruneMark)
-		row("", "names %s, %s, %d dropped, %s; %s at the floor", plural(m.Segments, "segment"), plural(m.Seals, "seal"), m.Dropped, plural(m.Lists, "list"), plural(m.Files, "live file"))
-		if m.Writer > 0 {
-			row("", "writer of epoch %d, update %d", m.Writer, m.WriterUpdate)
+	return rows(func(row func(name, format string, args ...any)) {
+		row("store", "%s", s.Store)
+		if s.Kind == survey.KindBackup {
+			row("backup", "of this log; it is read only, and fencepost restore makes a log of it elsewhere")
 		}
-		if m.Compactor > 0 {
-			row("", "compactor of epoch %d, update %d", m.Compactor, m.CompactorUpdate)
+		row("log", "%v, made %s", s.ID, when(s.Created))
+		row("limits", "object %s, record %s, cursor %s, manifest %s; grace %s", size(s.Limits.Object), size(s.Limits.Record), size(s.Limits.Cursor), size(s.Limits.Manifest), s.Grace)
+		row("leader", "%s", leadership(s.Leader))
+		row("compactor", "%s", leadership(s.Compactor))
+		records := plural(s.End, "record")
+		if s.First > 0 {
+			records += fmt.Sprintf(", those before %d were truncated", s.First)
 		}
-	}
-	for _, kind := range inspect.Kinds() {
-		c, ok := s.Objects[kind]
-		if !ok {
-			continue
+		row("tail", "%v; %s", s.Tail, records)
+		switch {
+		case s.CursorText != "":
+			row("cursor", "%s", s.CursorText)
+		case len(s.Cursor) > 0:
+			row("cursor", "%d bytes: %x", len(s.Cursor), s.Cursor[:min(len(s.Cursor), 64)])
+		default:
+			row("cursor", "none")
 		}
-		note := ""
-		if kind == inspect.Data && s.BeforeFloor != nil && s.BeforeFloor.Objects > 0 {
-			note = fmt.Sprintf("; of these %d, %s, before the floor", s.BeforeFloor.Objects, size(int(s.BeforeFloor.Bytes)))
+		m := s.State
+		row("floor", "%v, offset %d; noted %v, offset %d", m.Floor, m.FloorOffset, m.Noted, m.NotedOffset)
+		if n := s.End - m.FloorOffset; n > 0 {
+			row("", "%s after it, which are not compacted", plural(n, "record"))
 		}
-		row("objects", "%s: %d, %s%s", kind, c.Objects, size(int(c.Bytes)), note)
-	}
-	switch c := s.FilesBeside; {
-	case c != nil:
-		row("files", "%d objects of this log, %s, in %s", c.Objects, size(int(c.Bytes)), s.FilesStore)
-	case s.FilesStore != "" && s.Objects != nil:
-		row("files", "not counted: they are in %s; give its URL with --files", s.FilesStore)
-	}
-	if p := s.Probe; p != nil {
-		row("probe", "%s: kept %s; %d clients raced, %d creates, %d swaps", when(p.At), plural(len(p.Kept), "promise"), p.Clients, p.CreateRaces, p.SwapRaces)
-		row("", "put %.1f ms, get %.1f ms, list %.1f ms", p.Put.P50, p.Get.P50, p.List.P50)
-	}
-	_ = w.Flush()
-	return b.Bytes()
+		if m.Version == 0 {
+			row("manifest", "none yet")
+		} else {
+			row("manifest", "%d, of %s; prune mark %d", m.Version, when(m.Written), m.PruneMark)
+			row("", "names %s, %s, %d dropped, %s; %s at the floor", plural(m.Segments, "segment"), plural(m.Seals, "seal"), m.Dropped, plural(m.Lists, "list"), plural(m.Files, "live file"))
+			if m.Writer > 0 {
+				row("", "writer of epoch %d, update %d", m.Writer, m.WriterUpdate)
+			}
+			if m.Compactor > 0 {
+				row("", "compactor of epoch %d, update %d", m.Compactor, m.CompactorUpdate)
+			}
+		}
+		for _, kind := range inspect.Kinds() {
+			c, ok := s.Objects[kind]
+			if !ok {
+				continue
+			}
+			note := ""
+			if kind == inspect.Data && s.BeforeFloor != nil && s.BeforeFloor.Objects > 0 {
+				note = fmt.Sprintf("; of these %d, %s, before the floor", s.BeforeFloor.Objects, size(int(s.BeforeFloor.Bytes)))
+			}
+			row("objects", "%s: %d, %s%s", kind, c.Objects, size(int(c.Bytes)), note)
+		}
+		switch c := s.FilesBeside; {
+		case c != nil:
+			row("files", "%d objects of this log, %s, in %s", c.Objects, size(int(c.Bytes)), s.FilesStore)
+		case s.FilesStore != "" && s.Objects != nil:
+			row("files", "not counted: they are in %s; give its URL with --files", s.FilesStore)
+		}
+		if p := s.Probe; p != nil {
+			row("probe", "%s: kept %s; %d clients raced, %d creates, %d swaps", when(p.At), plural(len(p.Kept), "promise"), p.Clients, p.CreateRaces, p.SwapRaces)
+			row("", "put %.1f ms, get %.1f ms, list %.1f ms", p.Put.P50, p.Get.P50, p.List.P50)
+		}
+	})
 }
 
 func leadership(l survey.Term) string {

@@ -143,10 +143,7 @@ func (a *app) begins(ctx context.Context, st store.Store) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.print(map[string]uint64{"first": m.First})
-	}
-	return a.write(fmt.Appendf(nil, "the log begins at record %d\n", m.First))
+	return a.show(map[string]uint64{"first": m.First}, fmt.Appendf(nil, "the log begins at record %d\n", m.First))
 }
 
 // notBefore returns the offset of the first record that is not before a time; 0 if all

@@ -136,11 +136,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err := save(); err != nil {
 				a.con.note("the metrics are not written: %s", line(err))
 			}
-			if a.json {
-				err = a.print(verifyJSON{r.Report, summary})
-			} else {
-				err = a.write(verdict(&r.Report, summary))
-			}
+			err = a.show(verifyJSON{r.Report, summary}, verdict(&r.Report, summary))
 			if !r.OK() {
 				return errDamaged
 			}

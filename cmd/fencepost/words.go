@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -61,4 +64,22 @@ func safe(text string) string {
 		lines[i] = printable(l)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// aligned is what fill writes, its columns one below the other.
+func aligned(fill func(w io.Writer)) []byte {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fill(w)
+	_ = w.Flush()
+	return b.Bytes()
+}
+
+// rows is a table of names, and of what is said of each.
+func rows(fill func(row func(name, format string, args ...any))) []byte {
+	return aligned(func(w io.Writer) {
+		fill(func(name, format string, args ...any) {
+			fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
+		})
+	})
 }

@@ -218,17 +218,11 @@ func collectGroup(g *Group, set setter) {
 	set(sheet.moving, float64(len(g.Moving)))
 	set(sheet.givenUp, float64(len(g.GivenUp)))
 	set(sheet.assignment, float64(g.Assignment))
-	unowned := 0
-	for _, o := range g.Owners {
-		if o < 0 {
-			unowned++
-		}
-	}
-	set(sheet.unowned, float64(unowned))
+	set(sheet.unowned, float64(len(g.Unowned)))
 	states := map[string]int{"live": 0, "leaving": 0, "lapsed": 0, "expired": 0}
 	for _, m := range g.Members {
 		set(sheet.owned, float64(m.Owned), m.Name, m.Identity)
-		states[m.State()]++
+		states[m.State]++
 	}
 	for state, n := range states {
 		set(sheet.members, float64(n), state)

@@ -34,9 +34,9 @@ func TestTable(t *testing.T) {
 		},
 		Manifests: []outside.Manifest{{Version: 7, Written: now}}, PinCount: 2, Pins: []outside.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
 		Published: &outside.Published{Version: 6, Edits: 8, At: now},
-	}}, {URL: "b", Err: "away", Group: &outside.Group{
-		Partitions: 3, Owners: []int{0, -1, 0}, Moving: []int{1}, Members: []outside.Member{{Name: "m", Identity: "ann", Owned: 2}, {Name: "n", Lapsed: true}},
-	}}, {URL: "c", Lock: &outside.Lock{Terms: []survey.Term{{Epoch: 5, Holder: "cat", State: "held", Leads: true, From: now, To: now, Until: now.Add(15 * time.Second)}}}},
+	}}, {URL: "b", Err: "away", Group: &outside.Group{Group: survey.Group{
+		Partitions: 3, Unowned: []int{1}, Moving: []int{1}, Members: []survey.Member{{Name: "m", Identity: "ann", Owned: 2, State: "live"}, {Name: "n", State: "lapsed"}},
+	}}}, {URL: "c", Lock: &outside.Lock{Terms: []survey.Term{{Epoch: 5, Holder: "cat", State: "held", Leads: true, From: now, To: now, Until: now.Add(15 * time.Second)}}}},
 		{URL: "d", Lock: &outside.Lock{Complete: true}},
 	}
 	reg := prometheus.NewRegistry()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -50,13 +51,7 @@ func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) (seen bool
 			moves = moves[:min(len(moves), maxMoves)]
 		}
 		last = &s
-		g := &Group{
-			Name: s.Name, Partitions: s.Partitions, Validity: s.Validity.Seconds(), Assignment: s.Number,
-			Owners: append([]int{}, s.Owners...), Moving: append([]int{}, s.Moving...), GivenUp: append([]int{}, s.GivenUp...), Moves: moves, Members: []Member{},
-		}
-		for _, m := range s.Members {
-			g.Members = append(g.Members, Member(m))
-		}
+		g := &Group{*survey.GroupOf(&s), moves}
 		h.update(i, func(s *State) { s.Group, s.Read, s.Err = g, h.clock.Wall(), "" })
 	}
 	return seen, nil

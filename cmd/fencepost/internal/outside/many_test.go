@@ -70,7 +70,7 @@ func TestMembersOfOneOfMany(t *testing.T) {
 			}
 			seen = len(g.Members)
 			for _, m := range g.Members {
-				if m.Lapsed {
+				if m.State == "lapsed" {
 					t.Fatalf("%+v", g.Members)
 				}
 			}
@@ -91,12 +91,12 @@ func TestDeadMemberOfOneOfMany(t *testing.T) {
 		h, end := ofMany(t, 10, mem)
 		defer end()
 		time.Sleep(time.Hour)
-		if g := state(h).Group; len(g.Members) != 1 || g.Members[0].Lapsed {
+		if g := state(h).Group; len(g.Members) != 1 || g.Members[0].State == "lapsed" {
 			t.Fatalf("%+v", g)
 		}
 		away.Store(true)
 		time.Sleep(15 * time.Minute)
-		if g := state(h).Group; len(g.Members) != 1 || !g.Members[0].Lapsed {
+		if g := state(h).Group; len(g.Members) != 1 || g.Members[0].State != "lapsed" {
 			t.Errorf("%+v", g)
 		}
 	})

@@ -145,31 +145,11 @@ type Sample struct {
 	Records uint64    `json:"records"`
 }
 
-// Group is the state of a group.
+// Group is what is known of a group.
 type Group struct {
-	Name       string   `json:"name"`
-	Partitions int      `json:"partitions"`
-	Validity   float64  `json:"validity_seconds"`
-	Assignment uint64   `json:"assignment"`
-	Members    []Member `json:"members"`
-	// Owners has for each partition the index of its owner in Members, or -1.
-	Owners  []int `json:"owners"`
-	Moving  []int `json:"moving"`
-	GivenUp []int `json:"given_up"`
+	survey.Group
 	// Moves are changes of owners that were seen, the newest first.
 	Moves []Move `json:"moves"`
-}
-
-// Member of a group.
-type Member struct {
-	Name     string `json:"name"`
-	Identity string `json:"identity"`
-	Data     string `json:"data,omitempty"`
-	Weight   uint64 `json:"weight"`
-	Owned    int    `json:"owned"`
-	Leaving  bool   `json:"leaving,omitempty"`
-	Expired  bool   `json:"expired,omitempty"`
-	Lapsed   bool   `json:"lapsed,omitempty"`
 }
 
 // Move is a change of owners.
@@ -180,17 +160,4 @@ type Move struct {
 	From       string `json:"from"`
 	To         string `json:"to"`
 	Assignment uint64 `json:"assignment"`
-}
-
-// State is the member's: live, leaving, lapsed or expired.
-func (m *Member) State() string {
-	switch {
-	case m.Expired:
-		return "expired"
-	case m.Lapsed:
-		return "lapsed"
-	case m.Leaving:
-		return "leaving"
-	}
-	return "live"
 }

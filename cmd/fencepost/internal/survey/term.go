@@ -59,7 +59,7 @@ func TermOf(rec leader.Record) Term {
 func (t *Term) Lapse() { t.State, t.Leads, t.Until = "lapsed", false, time.Time{} }
 
 // Lasts is how long the lock holds without a renewal.
-func (t *Term) Lasts() time.Duration { return time.Duration(t.Validity * float64(time.Second)) }
+func (t *Term) Lasts() time.Duration { return Span(t.Validity) }
 
 // patience bounds how long the store may fail until nobody is asked any more who leads.
 const patience = 2 * time.Minute

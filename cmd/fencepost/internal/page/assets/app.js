@@ -307,7 +307,7 @@ function partitions(g, name) {
 function showGroup(g, now, old) {
   const name = n => { const m = g.members.find(m => m.name === n); return m ? short(m.identity || m.name.slice(0, 8)) : n ? n.slice(0, 8) : "nobody"; };
   const works = old ? pill("worked when last seen", "warn") : pill("works", "good");
-  const state = m => m.expired ? pill("expired", "bad") : m.lapsed && !m.owned ? pill("gone") : m.lapsed ? pill("lapsed", "bad") : m.leaving ? pill("leaving", "warn") : works.cloneNode(true);
+  const state = m => m.state === "expired" ? pill("expired", "bad") : m.state === "lapsed" ? m.owned ? pill("lapsed", "bad") : pill("gone") : m.state === "leaving" ? pill("leaving", "warn") : works.cloneNode(true);
   const moving = g.moving.length, given = g.given_up.length, most = Math.max(1, ...g.members.map(m => m.owned));
   return [
     make("dl", { class: "cards" },
