@@ -64,27 +64,6 @@ func TestStoreStopsAnswering(t *testing.T) {
 	}
 }
 
-// status says that nobody compacts a log.
-func TestWarnUnfolded(t *testing.T) {
-	url := newLog(t, memURL(t))
-	must(t, strings.Repeat("a\n", manyUnfolded), "append", "--batch-bytes", "1", url)
-	const want = "objects of the log are not folded"
-	for leader := range 3 { // each round ends with an append, and so with another leader
-		if r := run(t, "", "status", url); strings.Count(r.err, want) != 1 {
-			t.Errorf("after %d more leaders status says %q, want %q", leader, r.err, want)
-		}
-		must(t, "b\n", "append", url)
-	}
-	if r := statusTwice(t, url); strings.Count(r.err, want) != 1 {
-		t.Errorf("status --watch says %q, want %q once", r.err, want)
-	}
-	few := newLog(t, memURL(t)+"few")
-	must(t, "a\n", "append", few)
-	if r := run(t, "", "status", few); strings.Contains(r.err, "warning") {
-		t.Errorf("of few objects status says %q", r.err)
-	}
-}
-
 // whileUp opens stores that fail while down is set.
 func whileUp(down *atomic.Bool) func(context.Context, string) (store.Store, error) {
 	return func(ctx context.Context, url string) (store.Store, error) {
@@ -118,22 +97,4 @@ func TestStatusThroughAnOutage(t *testing.T) {
 	eventually(t, "another state", func() bool { return strings.Count(out.String(), "\n") > 1 })
 	cancel()
 	<-ended
-}
-
-// statusTwice runs status --watch until it has printed a second state.
-func statusTwice(t *testing.T, url string) result {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan result, 1)
-	var out, errs buffer
-	a := &app{out: &out, err: &errs, open: store.Open}
-	go func() {
-		status := a.run(ctx, []string{"status", "--watch", "--json", "--interval", "1ms", url})
-		ended <- result{status, out.String(), errs.String()}
-	}()
-	eventually(t, "the first state", func() bool { return strings.Count(out.String(), "\n") == 1 })
-	must(t, "c\n", "append", url)
-	eventually(t, "another state", func() bool { return strings.Count(out.String(), "\n") > 1 })
-	cancel()
-	return <-ended
 }

@@ -86,41 +86,6 @@ func TestStatusIsCheap(t *testing.T) {
 	}
 }
 
-// TestStatusWatchIsCheap: of a log with many records in few objects, status --watch lists the
-// objects once, and not at every look.
-func TestStatusWatchIsCheap(t *testing.T) {
-	url := newLog(t, memURL(t))
-	for range 2 {
-		must(t, strings.Repeat("a\n", manyUnfolded), "append", url)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	w := &spy{}
-	of := func(prefix string) (n int) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, p := range w.lists {
-			if p == prefix {
-				n++
-			}
-		}
-		return n
-	}
-	var errs buffer
-	a := &app{out: io.Discard, err: &errs, open: func(ctx context.Context, url string) (st store.Store, err error) {
-		w.Store, err = store.Open(ctx, url)
-		return w, err
-	}}
-	ended := make(chan int, 1)
-	go func() { ended <- a.run(ctx, []string{"status", "--watch", "--interval", "1ms", url}) }()
-	eventually(t, "ten looks", func() bool { return of(layout.LockPrefix) > 10 })
-	cancel()
-	<-ended
-	if n := of(layout.DataPrefix); n != 1 || strings.Contains(errs.String(), "warning") {
-		t.Errorf("it lists the log's objects %d times, and says %q", n, errs.String())
-	}
-}
-
 // TestStatusWatch prints again after a change, and only then.
 func TestStatusWatch(t *testing.T) {
 	url := newLog(t, memURL(t))

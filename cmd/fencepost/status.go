@@ -25,9 +25,9 @@ func (a *app) statusCmd() *cobra.Command {
 of records, the producer's cursor, the floor and the newest manifest. It also prints
 what the probe found when the log was made. It writes nothing.
 
-Status makes some ten requests, and ten more at most if thousands of records are not
-compacted. Besides, it reads every object after the last checkpoint. On a busy log that
-is up to some 1,000 objects or 256 MiB. With --watch it reads each of them only once.
+Status makes some ten requests. Besides, it reads every object after the last checkpoint.
+On a busy log that is up to some 1,000 objects or 256 MiB. With --watch it reads each of
+them only once. Lag and doctor say how many objects wait for a compactor.
 
 Where fencepost exec runs, and where a program leads alone, there is a lock and no log.
 Status then prints who leads, and until when unless the holder renews the lock.
@@ -55,13 +55,9 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
-			notice := &unfoldedNotice{app: a}
 			o := &survey.Options{Objects: objects, Files: second, Progress: func(n int) { a.con.progress("listing", int64(n), 0, false) }}
 			return a.showStatus(cmd.Context(), watch, every, func(ctx context.Context) (view, error) {
-				v, s, err := a.logStatus(ctx, st, o)
-				if err == nil {
-					notice.look(cmd.Context(), st, s)
-				}
+				v, err := a.logStatus(ctx, st, o)
 				// Each look finds out anew what is there: a log may be made beside the lock, or be deleted.
 				if err = orphaned(ctx, st, err); errors.Is(err, errOnlyLock) && !objects {
 					return a.lockStatus(ctx, st)
@@ -105,11 +101,11 @@ type view struct {
 }
 
 // logStatus reads the state of a log.
-func (a *app) logStatus(ctx context.Context, st store.Store, o *survey.Options) (view, *survey.Log, error) {
+func (a *app) logStatus(ctx context.Context, st store.Store, o *survey.Options) (view, error) {
 	s, err := survey.Take(ctx, st, o)
 	a.con.done()
 	if err != nil {
-		return view{}, nil, err
+		return view{}, err
 	}
 	o.Before = &s.Look
 	table := statusTable(s)
@@ -118,7 +114,7 @@ func (a *app) logStatus(ctx context.Context, st store.Store, o *survey.Options) 
 			return a.printLine(s)
 		}
 		return a.print(s)
-	}}, s, nil
+	}}, nil
 }
 
 // showStatus prints the state, and with watch again after each change of what people see of it.
