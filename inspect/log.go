@@ -146,7 +146,8 @@ func (l *Log) look(ctx context.Context, before *Look) (*Look, error) {
 }
 
 // Unfolded yields the headers of the objects from the floor of s on, in the order of the log: one GET of [SealSize]
-// bytes each, so it is for those who need few. It ends at the first empty slot, or where the log was folded meanwhile.
+// bytes each, so it is for those who need few. It ends at the first empty slot, or where the log was folded meanwhile:
+// then what it has yielded last may be what a zombie has left in the place of an object that was pruned.
 //
 // Errors end it: [fence.ErrCorrupt] for an object that is damaged, or that is missing although the leader has noted
 // a later one; [fence.ErrFormat]; the store's or ctx's.
