@@ -32,7 +32,7 @@ func words(from int) []string {
 // where the one before stopped.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 
 	st, err := store.Open(ctx, "mem://orders") // or s3://bucket/orders, file:///var/lib/orders
 	if err != nil {

@@ -388,7 +388,7 @@ func TestRunToldToEnd(t *testing.T) {
 		"obeys":                      {work: func(ctx context.Context, _ *fencepost.Session) error { <-ctx.Done(); return context.Cause(ctx) }, clean: true},
 		"obeys in its own words":     {work: func(ctx context.Context, _ *fencepost.Session) error { <-ctx.Done(); return ctx.Err() }, clean: true},
 		"is done":                    {work: func(ctx context.Context, _ *fencepost.Session) error { <-ctx.Done(); return nil }, clean: true},
-		"appends until it is sealed": {work: func(ctx context.Context, s *fencepost.Session) error { return appends(ctx, s) }, clean: true},
+		"appends until it is sealed": {work: appends, clean: true},
 		"fails":                      {work: func(ctx context.Context, _ *fencepost.Session) error { <-ctx.Done(); return full }, says: full},
 		"says that it is done, and is not": {work: func(ctx context.Context, s *fencepost.Session) error {
 			<-ctx.Done() // if it is followed, the log is sealed

@@ -31,7 +31,7 @@ import (
 // refuses for good. After any other error it retries an Interval later.
 func (c *Compactor) Run(ctx context.Context) error {
 	if c.awaitLog(ctx) != nil {
-		return nil
+		return nil //nolint:nilerr // ctx has ended, which is no failure
 	}
 	for {
 		err := c.inEpoch(ctx, c.rounds)

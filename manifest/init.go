@@ -169,8 +169,8 @@ func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) 
 			if f, err := ReadFormat(ctx, st, o.Settle); !errors.Is(err, ErrNotInitialized) {
 				return f, err
 			}
-			return Format{}, document.Corrupt(layout.FormatKey, "it is missing, but %s is there; if that is a log's, restore %s from a backup, or remove everything under %s if the log is not needed; if it is not, choose another prefix",
-				info.Key, layout.FormatKey, st.Traits().Name)
+			return Format{}, document.Corrupt(layout.FormatKey, "it is missing, but %s is there; if that is a log's, put an older version of it back, or the one that `fencepost restore` of a backup makes elsewhere, or remove everything under %s if the log is not needed; if it is not, choose another prefix",
+				info.Key, st.Traits().Name)
 		}
 	}
 	// guard:init-within. Init makes no log in a folder that another log keeps for itself, such as data/, as far as the store

@@ -233,7 +233,7 @@ func (c *fileColumn) indexed(b []byte, most int) error {
 	for range most {
 		i, err := r.next()
 		if err != nil {
-			return nil // nulls have none
+			return nil //nolint:nilerr // nulls have none
 		}
 		if int64(i) < int64(len(c.dictionary)) {
 			if err := c.file.pay(int64(len(c.dictionary[i].text))); err != nil {

@@ -122,13 +122,13 @@ func memberships(ctx context.Context, c clock.Clock, logger *zap.Logger, members
 		case err == nil, errors.Is(err, ErrHung):
 			return err
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // ctx has ended, which is no failure
 		case final(err):
 			return err
 		}
 		logger.Info("joining again", zap.Error(err))
 		if clock.Sleep(ctx, c, minPause) != nil {
-			return nil
+			return nil //nolint:nilerr // likewise
 		}
 	}
 }

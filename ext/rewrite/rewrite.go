@@ -60,14 +60,14 @@ func (r *Rewriter) Run(ctx context.Context) error {
 		_, err := r.Once(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // ctx has ended, which is no failure
 		case r.w.Err() != nil:
 			return r.w.Err()
 		case err != nil:
 			r.opts.Logger.Warn("cannot merge files; trying again", zap.Duration("in", r.opts.Interval), zap.Error(err))
 		}
 		if clock.Sleep(ctx, r.opts.Clock, r.opts.Interval) != nil {
-			return nil
+			return nil //nolint:nilerr // likewise
 		}
 	}
 }

@@ -198,8 +198,12 @@ func TestFrozenBody(t *testing.T) {
 	_ = a.Body.Close()
 	fmt.Fprint(zombie, "def") // it thaws
 	answer, err := http.ReadResponse(bufio.NewReader(zombie), nil)
-	if err != nil || answer.StatusCode != http.StatusPreconditionFailed || answer.Header.Get(httpgate.FencedBy) != "2" {
-		t.Errorf("the zombie gets %v, %v", answer, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusPreconditionFailed || answer.Header.Get(httpgate.FencedBy) != "2" {
+		t.Errorf("the zombie gets %v", answer)
 	}
 	if got := strings.Join(served, "; "); got != "2: of the leader <nil>" {
 		t.Errorf("the service got %q", got)

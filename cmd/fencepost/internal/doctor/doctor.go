@@ -20,6 +20,9 @@ import (
 	"github.com/fencepost/fencepost/verify"
 )
 
+// formatGone is the remedy for a format.json that cannot be read. A backup's own says that it is a backup, and would make the log one.
+const formatGone = "put an older version of format.json back, or the one that `fencepost restore` of a backup makes elsewhere; that of the backup itself would make the log a backup"
+
 // Level says how bad a finding is.
 type Level string
 
@@ -115,7 +118,7 @@ func Examine(ctx context.Context, st store.Store, opts *Options) ([]Finding, err
 	case x.grouped && errors.Is(err, manifest.ErrNotInitialized):
 		return x.run(ctx, x.orphan, x.rules, x.probed, x.content)
 	case x.grouped && err != nil && ctx.Err() == nil:
-		x.failed("format", err, "restore "+inspect.Format.Prefix()+" from a backup")
+		x.failed("format", err, formatGone)
 		return x.run(ctx, x.rules, x.probed, x.content)
 	case err != nil:
 		return x.found, err
@@ -181,7 +184,7 @@ func (x *examination) openFormat(ctx context.Context) (err error) {
 // orphan looks for a log beside the group that has lost its format.json.
 func (x *examination) orphan(ctx context.Context) {
 	if err := survey.Orphaned(ctx, x.st, nil); err != nil {
-		x.failed("format", err, "restore "+inspect.Format.Prefix()+" from a backup")
+		x.failed("format", err, formatGone)
 	}
 }
 

@@ -182,7 +182,7 @@ func TestLogBesideGroup(t *testing.T) {
 					t.Fatal(err)
 				}
 				found := examine(t, p, nil)
-				if f := of(found, "format"); len(f) != 1 || f[0].Level != Problem || !strings.Contains(f[0].Remedy, "from a backup") {
+				if f := of(found, "format"); len(f) != 1 || f[0].Level != Problem || !strings.Contains(f[0].Remedy, "fencepost restore") {
 					t.Errorf("%+v", f)
 				}
 				if len(of(found, "members")) != 1 {

@@ -127,7 +127,7 @@ func (s *supervisor) start(ctx context.Context) error {
 		s.Renewed(s.confirmed)
 	}
 	if ctx.Err() != nil {
-		s.stop(syscall.SIGTERM) // instead: so the watchdog starts nothing
+		s.stop() // instead: so the watchdog starts nothing
 		return nil
 	}
 	s.order(order{Until: s.offered, Grace: s.Grace})
@@ -241,7 +241,7 @@ func (s *supervisor) loop(ctx context.Context) (Status, error) {
 			s.order(order{Signal: sig})
 		case <-ended:
 			ended = nil
-			s.stop(syscall.SIGTERM)
+			s.stop()
 		case <-tick.C:
 		}
 		s.step()
@@ -282,10 +282,10 @@ func (s *supervisor) heed(r report) {
 }
 
 // stop tells the command to end.
-func (s *supervisor) stop(sig syscall.Signal) {
+func (s *supervisor) stop() {
 	if s.asked == 0 {
 		s.asked = Now()
-		s.order(order{Signal: sig, Stop: true})
+		s.order(order{Signal: syscall.SIGTERM, Stop: true})
 	}
 }
 
@@ -313,7 +313,7 @@ func (s *supervisor) step() {
 		s.force(now)
 	case left <= s.Grace && s.asked == 0:
 		s.lost = true
-		s.stop(syscall.SIGTERM)
+		s.stop()
 	}
 	// The watchdog does not answer: it is frozen.
 	if s.asked != 0 && !s.stopping && !s.forced && s.group != 0 && now.Sub(s.asked) > s.Grace/4 {

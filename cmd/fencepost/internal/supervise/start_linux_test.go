@@ -69,7 +69,7 @@ func TestOrdersAreNotLost(t *testing.T) {
 	s := &supervisor{Command: none(), orders: mine}
 	s.look()
 	s.confirmed = s.offered
-	s.stop(syscall.SIGTERM)
+	s.stop()
 	for range 3 { // deadlines that become one
 		time.Sleep(2 * time.Millisecond)
 		s.step()

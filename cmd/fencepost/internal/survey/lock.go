@@ -78,7 +78,7 @@ func Orphaned(ctx context.Context, st store.Store, settle *store.SettleOptions) 
 			if _, _, err := store.Read(ctx, st, formatKey, &store.ReadOptions{Limit: 1 << 20, Settle: settle}); !errors.Is(err, store.ErrNotFound) {
 				return err // the log was made meanwhile
 			}
-			return fmt.Errorf("%s has no %s, but it has %s. If `fencepost restore` was interrupted here, run it again. Otherwise, if that object belongs to a log, restore %s from a backup: without it nothing can be read or appended: %w",
+			return fmt.Errorf("%s has no %s, but it has %s. If `fencepost restore` was interrupted here, run it again. Otherwise, if that object belongs to a log, put an older version of %s back, or the one that `fencepost restore` of a backup makes elsewhere: without it nothing can be read or appended: %w",
 				st.Traits().Name, formatKey, info.Key, formatKey, fence.ErrCorrupt)
 		}
 	}
