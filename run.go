@@ -272,11 +272,8 @@ func (l *leadership) contend(ctx context.Context) error {
 // hold keeps the lock until it may be freed. If a successor is to be expected, it keeps the lock only
 // as long as the session's Checks have promised.
 //
-// guard:check-kept. A leader that ends its term early, with a candidate close, keeps its lock
-// until its work has returned. It does not wait longer than Session.Check has promised. Without
-// this wait: A's work gets nil from Check(5s), and begins an effect that takes 4 s; A is told to
-// end, and its lock is released at once; candidate B leads, gets nil from Check(5s), and does
-// the same effect beside A.
+// guard:check-kept. A leader that ends its term early, with a candidate close, keeps its lock until its work has
+// returned, but no longer than Session.Check has promised.
 //
 //mutant:replace clock.Instant(l.promised.Load()).Sub(l.settings.clock.Now()) => time.Duration(0)
 func (l *leadership) hold(term context.Context) {

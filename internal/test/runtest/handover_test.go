@@ -467,8 +467,11 @@ func TestRunHandOverIsBounded(t *testing.T) {
 	})
 }
 
-// guard:check-kept. A leader that is told to end has said by Check that its term lasts for
+// A leader that is told to end has said by Check that its term lasts for
 // five seconds more. A follower is close at once, and leads after these five seconds.
+//
+// guard:check-kept. Without this wait: A's work gets nil from Check(5s), and begins an effect that takes 4 s; A is told to
+// end, and its lock is released at once; candidate B leads, gets nil from Check(5s), and does the same effect beside A.
 func TestRunKeepsWhatCheckHasPromised(t *testing.T) {
 	for need, promise := range map[time.Duration]time.Duration{
 		5 * time.Second:  5 * time.Second,
