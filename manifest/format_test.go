@@ -194,7 +194,7 @@ func TestInitLostFormat(t *testing.T) {
 		st.ResetCounts()
 		_, err := quickInit(t.Context(), st)
 		fixture.WantErr(t, err, fence.ErrCorrupt, key+" is there")
-		fixture.WantErr(t, err, fence.ErrCorrupt, "restore format.json")
+		fixture.WantErr(t, err, fence.ErrCorrupt, "`fencepost restore` of a backup makes elsewhere")
 		if n := st.Counts().Of(faultstore.Put, ""); n != 0 {
 			t.Errorf("%d PUTs", n)
 		}

@@ -89,7 +89,7 @@ func TestRunCompacts(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		o := runtest.Options("a")
 		o.Logger = zap.New(core)
-		o.Compactor = &compactor.Options{MinObjects: 5, Interval: time.Second}
+		o.Compactor = &compactor.Options{MinObjects: 1, Interval: time.Second} // a round may come among the appends
 		n := w.Start("a", o, func(ctx context.Context, s *fencepost.Session) error {
 			for range 20 {
 				if _, err := s.Append(ctx, [][]byte{[]byte("x")}); err != nil {

@@ -206,8 +206,8 @@ func TestRunReclaims(t *testing.T) {
 		a := &acks{first: map[uint64]time.Time{}, last: map[uint64]time.Time{}, began: make(chan uint64, 1)}
 		first := w.Start("a1", opts(), a.appendAll)
 		<-a.began
-		time.Sleep(time.Minute)
-		first.Store.Crash() // the process is dead: none of its requests gets through
+		time.Sleep(time.Minute + 3*time.Second) // between two heartbeats
+		first.Store.Crash()                     // the process is dead: none of its requests gets through
 		start := time.Now()
 		second := w.Start("a2", opts(), a.appendAll)
 		if <-a.began; time.Since(start) > 2*time.Second {
