@@ -148,7 +148,7 @@ func TestOnlyLockElsewhere(t *testing.T) {
 	}
 	// A log that has lost its format.json is no such place.
 	fixture.Put(t, openStore(t, url), layout.ManifestKey(1), []byte("{}"))
-	if r := run(t, "", "status", url); r.status != 1 || !strings.Contains(r.err, "restore format.json") {
+	if r := run(t, "", "status", url); r.status != 1 || !strings.Contains(r.err, "put an older version of format.json back") {
 		t.Errorf("%+v", r)
 	}
 }

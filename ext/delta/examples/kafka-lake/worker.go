@@ -17,6 +17,9 @@ import (
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	_ "github.com/fencepost/fencepost/store/dirstore" // file://
+	_ "github.com/fencepost/fencepost/store/memstore" // mem://
+	_ "github.com/fencepost/fencepost/store/s3store"  // s3://
 	"github.com/fencepost/fencepost/writer"
 )
 
