@@ -194,15 +194,11 @@ func unpack(body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: assignment of version %d, this program knows %d; upgrade this program", fence.ErrFormat, body[4], version)
 	}
 	size := binary.LittleEndian.Uint32(body[8:])
-	// guard:assign-size. The size that an assignment states for its unpacked payload is at most 16 MiB,
-	// or no memory is allocated.
-	if size > maxRaw {
-		return nil, corrupt("its payload has %d bytes; at most %d are possible", size, maxRaw)
-	}
-	// Nothing unpacks to more: 4 bytes are a block of at most 128 KiB.
 	stored := body[headerSize:]
-	if most := (len(stored)/4 + 1) * 128 << 10; int(size) > most {
-		return nil, corrupt("its payload has %d bytes, and what is there unpacks to at most %d", size, most)
+	// guard:assign-size. The size that an assignment states for its unpacked payload is at most 16 MiB, and no more than its
+	// bytes can unpack to, or no memory is allocated.
+	if most := min(maxRaw, (len(stored)/4+1)*128<<10); int(size) > most { // 4 bytes are a block of at most 128 KiB
+		return nil, corrupt("its payload has %d bytes; at most %d are possible", size, most)
 	}
 	raw, err := decoder.DecodeAll(stored, make([]byte, 0, size))
 	switch {
