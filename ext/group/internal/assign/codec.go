@@ -195,8 +195,8 @@ func unpack(body []byte) ([]byte, error) {
 	}
 	size := binary.LittleEndian.Uint32(body[8:])
 	stored := body[headerSize:]
-	// guard:assign-size. The size that an assignment states for its unpacked payload is at most 16 MiB, and no more than its
-	// bytes can unpack to, or no memory is allocated.
+	// guard:assign-size. The unpacked size that an assignment states is at most 16 MiB, and no more than its bytes can
+	// unpack to.
 	if most := min(maxRaw, (len(stored)/4+1)*128<<10); int(size) > most { // 4 bytes are a block of at most 128 KiB
 		return nil, corrupt("its payload has %d bytes; at most %d are possible", size, most)
 	}
