@@ -195,7 +195,7 @@ func (s *supervisor) order(o order) {
 	switch last := len(s.unsent) - 1; {
 	case last >= 0 && o.Signal == 0 && s.unsent[last].Signal == 0: // deadlines, or one that kills
 		s.unsent[last].Until, s.unsent[last].Kill = max(o.Until, s.unsent[last].Until), o.Kill || s.unsent[last].Kill
-	case len(s.unsent) < maxUnsent || o.Stop:
+	case len(s.unsent) < maxUnsent || o.Signal == 0 || o.Stop: // only signals that are passed on may be lost
 		s.unsent = append(s.unsent, o)
 	}
 	s.resend()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,17 +68,21 @@ func TestOrdersAreNotLost(t *testing.T) {
 	_ = mine.SetWriteDeadline(time.Now().Add(time.Second))
 	full, _ := mine.Write(bytes.Repeat([]byte("\n"), 1<<20)) // what fits
 	s := &supervisor{Command: none(), orders: mine}
+	held := time.Minute
+	s.Held = func() time.Duration { held += time.Second; return held } // each look finds a later deadline
 	s.look()
 	s.confirmed = s.offered
 	s.stop()
 	for range 3 { // deadlines that become one
-		time.Sleep(2 * time.Millisecond)
 		s.step()
 	}
+	for range 2 * maxUnsent {
+		s.order(order{Signal: syscall.SIGUSR1})
+	}
+	s.order(order{Kill: true})
 	if _, err := io.ReadFull(theirs, make([]byte, full)); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Millisecond)
 	s.step()
 	_ = mine.Close()
 	var got []order
@@ -88,7 +93,8 @@ func TestOrdersAreNotLost(t *testing.T) {
 		}
 		got = append(got, o)
 	}
-	if len(got) < 2 || got[0] != (order{Signal: syscall.SIGTERM, Stop: true}) || got[1].Until == 0 || len(got) > 3 {
+	if len(got) < 3 || len(got) > maxUnsent+2 || got[0] != (order{Signal: syscall.SIGTERM, Stop: true}) || got[1].Until == 0 ||
+		!slices.ContainsFunc(got, func(o order) bool { return o.Kill }) {
 		t.Errorf("the watchdog reads %+v", got)
 	}
 }
