@@ -38,9 +38,7 @@ func directory(raw string) (name string, ok bool) {
 // outside refuses to write in a folder that a log or a group keeps for itself, such as s3://bucket/orders/data. It asks nothing
 // unless the place has a folder with such a name.
 //
-// guard:outside. A verb that makes a log, a lock or a register asks whether its place lies within another log. Only if there is
-// certainly none it goes on. Without this check: an operator means s3://bucket/orders, and runs `append s3://bucket/orders/data`;
-// a log is made there, and its lock and format.json are among the slots of the other log.
+// guard:outside. A verb that makes a log, a lock or a register goes on only if its place certainly lies within no other log.
 //
 //mutant:replace err := within(ctx, st, name, name[i+1:]); err != nil => err := within(ctx, st, name, name[i+1:]); err != nil && false
 func (a *app) outside(ctx context.Context, query, name string) error {
