@@ -119,7 +119,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 			// were lost or a token came from elsewhere. The election continues after
 			// them. Otherwise the writer of every new term would be fenced at once.
 			// After the greatest number the election says that there is no room.
-			s.leader.MinEpoch = max(s.leader.MinEpoch, min(uint64(by.By), math.MaxUint64-1)+1)
+			s.leader.MinEpoch = max(s.leader.MinEpoch, min(by.By, math.MaxUint64-1)+1)
 		}
 		if clock.Sleep(ctx, s.clock, max(minPause, l.standBack())) != nil {
 			return nil

@@ -276,7 +276,7 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 // came from elsewhere. Then the election continues after them, at the cost of one term.
 func TestRunAfterLaterEpochs(t *testing.T) {
 	runtest.In(t, func(t *testing.T, w *runtest.World) {
-		open := func(epoch uint64, value string) *writer.Writer {
+		open := func(epoch fence.Epoch, value string) *writer.Writer {
 			wr, err := writer.Open(t.Context(), w.Mem, fence.NewToken(epoch), runtest.Options("x").Writer)
 			if err != nil {
 				t.Fatal(err)

@@ -199,7 +199,7 @@ func chase(ctx context.Context, st store.Store, w *writer.Writer, opts *writer.O
 		}(w)
 		time.Sleep(pause(i))
 		t := &traced{Store: st}
-		next, err := writer.Open(ctx, t, fence.NewToken(uint64(i)+2), opts)
+		next, err := writer.Open(ctx, t, fence.NewToken(fence.Epoch(i+2)), opts)
 		if err != nil {
 			return nil, nil, err
 		}

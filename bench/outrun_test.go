@@ -108,7 +108,7 @@ func succeed(t *testing.T, f manifest.Format, inFlight, tries int) (took []time.
 	opts.Clock, opts.Checkpoint = clock.Go(), 0
 	for i := range tries + 1 {
 		start := time.Now()
-		w, err := writer.Open(ctx, far, fence.NewToken(uint64(i)+1), &opts)
+		w, err := writer.Open(ctx, far, fence.NewToken(fence.Epoch(i+1)), &opts)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -81,12 +82,12 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 	base := sample(t)
 	scripts := []struct {
 		name   string
-		script func(w *world, token uint64)
+		script func(w *world, token fence.Epoch)
 	}{
-		{"a successor", func(w *world, token uint64) { w.other(token + 1) }},
-		{"a predecessor", func(w *world, token uint64) { w.other(token - 1) }},
-		{"a leader", func(w *world, _ uint64) { w.Lead(1) }},
-		{"junk in its way", func(w *world, token uint64) {
+		{"a successor", func(w *world, token fence.Epoch) { w.other(token + 1) }},
+		{"a predecessor", func(w *world, token fence.Epoch) { w.other(token - 1) }},
+		{"a leader", func(w *world, _ fence.Epoch) { w.Lead(1) }},
+		{"junk in its way", func(w *world, token fence.Epoch) {
 			before := w.Keys(layout.DataPrefix)
 			w.other(token + 1)
 			for i, key := range before {
@@ -95,8 +96,8 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 				}
 			}
 		}},
-		{"a month", func(w *world, token uint64) {
-			for i := range uint64(2) {
+		{"a month", func(w *world, token fence.Epoch) {
+			for i := range fence.Epoch(2) {
 				w.Lead(2)
 				w.other(token + 1 + i)
 			}
@@ -155,7 +156,7 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 }
 
 // other runs another compactor to its end.
-func (w *world) other(token uint64) {
+func (w *world) other(token fence.Epoch) {
 	w.Helper()
 	if _, err := w.once(w.Faulty.Client("other"), token, small()); !overtaken(err) {
 		w.Errorf("the other: %v", err)

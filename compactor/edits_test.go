@@ -76,7 +76,7 @@ func TestFoldsManyEdits(t *testing.T) {
 	for range 6 {
 		var e manifest.Edit
 		for range 1000 {
-			key := layout.FileKey(fence.Epoch(w.Epoch), uuid.NewString(), "")
+			key := layout.FileKey(w.Epoch, uuid.NewString(), "")
 			e.Add = append(e.Add, manifest.File{Key: key, Meta: map[string]string{"m": meta}})
 			all = append(all, key)
 		}

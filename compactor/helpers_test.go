@@ -77,7 +77,7 @@ func (w *world) fork(t testing.TB) *world {
 
 // file is one that the leader has written and not committed.
 func (w *world) file() string {
-	key := layout.FileKey(fence.Epoch(w.Epoch), uuid.NewString(), ".parquet")
+	key := layout.FileKey(w.Epoch, uuid.NewString(), ".parquet")
 	w.Put(key, []byte(key))
 	return key
 }
@@ -173,7 +173,7 @@ func mustNew(t testing.TB, st store.Store, o *Options) *Compactor {
 }
 
 // withToken is a compactor of an epoch.
-func (w *world) withToken(st store.Store, token uint64, opts *Options) *Compactor {
+func (w *world) withToken(st store.Store, token fence.Epoch, opts *Options) *Compactor {
 	w.Helper()
 	o := Options{Settle: logtest.Quick}
 	if opts != nil {
@@ -183,7 +183,7 @@ func (w *world) withToken(st store.Store, token uint64, opts *Options) *Compacto
 	return mustNew(w.TB, st, &o)
 }
 
-func (w *world) once(st store.Store, token uint64, opts *Options) (Report, error) {
+func (w *world) once(st store.Store, token fence.Epoch, opts *Options) (Report, error) {
 	w.Helper()
 	return w.withToken(st, token, opts).Once(context.Background())
 }
@@ -200,7 +200,7 @@ func (w *world) compact(st store.Store, opts *Options) Report {
 }
 
 // pass is one that is about to begin.
-func (w *world) pass(st store.Store, token uint64, opts *Options) *pass {
+func (w *world) pass(st store.Store, token fence.Epoch, opts *Options) *pass {
 	w.Helper()
 	c := w.withToken(st, token, opts)
 	e, err := c.ownEpoch(context.Background())
@@ -211,7 +211,7 @@ func (w *world) pass(st store.Store, token uint64, opts *Options) *pass {
 }
 
 // pruneAs prunes as a new epoch, and neither folds nor merges.
-func (w *world) pruneAs(token uint64) Report {
+func (w *world) pruneAs(token fence.Epoch) Report {
 	w.Helper()
 	p := w.pass(w.Mem, token, nil)
 	_, err := p.updater.Update(context.Background(), func(*state.Change) error { return nil })
@@ -406,7 +406,7 @@ func (w *world) faultAt(client string, at place, fault faultstore.Fault) (reache
 
 // everywhere returns all requests that the compactor of a token makes of a copy of w, if
 // nothing interferes.
-func (w *world) everywhere(token uint64, o *Options) []place {
+func (w *world) everywhere(token fence.Epoch, o *Options) []place {
 	w.Helper()
 	var mu sync.Mutex
 	var all []place

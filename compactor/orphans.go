@@ -56,7 +56,7 @@ func (s *survey) fencedUpload(key string, parse func(string) (layout.Role, fence
 	if role == layout.Writer {
 		return ok && epoch < s.m.Roles[layout.Writer].Epoch
 	}
-	return ok && uint64(epoch) < s.epoch
+	return ok && epoch < s.epoch
 }
 
 // sealedFile tells whether a key is that of a file whose epoch is sealed and folded.

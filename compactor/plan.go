@@ -77,7 +77,7 @@ func (c *Compactor) plan(ctx context.Context) (*Plan, error) {
 		return nil, err
 	}
 	// As the next compactor, which has fenced all before it.
-	e, err := newEpoch(log, fence.NewToken(uint64(m.Roles[layout.Compactor].Epoch)+1))
+	e, err := newEpoch(log, fence.NewToken(m.Roles[layout.Compactor].Epoch+1))
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (c *Compactor) plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.epoch = uint64(p.token.Epoch())
+	s.epoch = p.token.Epoch()
 	plan := &Plan{
 		Version: s.m.Version, Floor: s.m.Floor.Position, FloorOffset: s.m.Floor.Offset,
 		Merges: p.planMerges(s.m), Start: s.m.Start, Pins: s.pins.All,

@@ -272,7 +272,7 @@ func TestUnknownObjectsStay(t *testing.T) {
 		if _, err := mustNew(t, w.Mem, o).Once(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.Token = uint64(w.Newest().Roles[layout.Compactor].Epoch)
+		w.Token = w.Newest().Roles[layout.Compactor].Epoch
 	}
 	for _, key := range odd {
 		if !w.Has(key) {
@@ -298,9 +298,9 @@ func TestT37_JunkInHoles(t *testing.T) {
 	ahead.compact(ahead.Mem, small())
 	wild := *ahead.Newest()
 	var chained []fence.Position
-	for e := uint64(1); e <= base.Epoch; e++ {
+	for e := fence.Epoch(1); e <= base.Epoch; e++ {
 		for s := range uint64(8) {
-			if p := logtest.At(e, s+1); p.Before(m.Floor.Position) && !base.Has(layout.DataKey(p)) {
+			if p := logtest.At(fence.Epoch(e), s+1); p.Before(m.Floor.Position) && !base.Has(layout.DataKey(p)) {
 				chained = append(chained, p)
 			}
 		}
@@ -436,7 +436,7 @@ func TestOrphans(t *testing.T) {
 	var nexts atomic.Int64
 	w.watch(func(_ context.Context, op faultstore.Op) {
 		// It merges, has uploaded, and is about to publish.
-		if op.Client == "slow" && op.Kind == faultstore.Put && len(w.Keys("segment/compactor/"+layout.FormatNumber(w.Token+1)+"/")) == 1 && nexts.CompareAndSwap(0, 1) {
+		if op.Client == "slow" && op.Kind == faultstore.Put && len(w.Keys("segment/compactor/"+layout.FormatNumber(uint64(w.Token)+1)+"/")) == 1 && nexts.CompareAndSwap(0, 1) {
 			r, err := w.once(w.Faulty, w.Token+2, nil)
 			if err != nil || r.Pruned["orphan"] != 1 || len(r.PrunedKeys["orphan"]) != 1 || r.Segments+r.Merged > 0 {
 				t.Errorf("the next: %+v, %v", r, err)

@@ -155,7 +155,7 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 	o.Reclaim = o.Reclaim && c.campaigned.CompareAndSwap(false, true)
 	// The log may know later epochs than the election, because tokens came from elsewhere
 	// or the locks were lost. Then the election goes on after them.
-	o.MinEpoch = max(o.MinEpoch, min(uint64(newest.Roles[layout.Compactor].Epoch), math.MaxUint64-1)+1)
+	o.MinEpoch = max(o.MinEpoch, min(newest.Roles[layout.Compactor].Epoch, math.MaxUint64-1)+1)
 	elector, err := leader.New(c.plain, layout.CompactorLockPrefix, &o)
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ import (
 func TestT1_SealsStay(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	const epochs = state.MaxInline + 20
-	for e := range uint64(epochs) {
+	for e := range fence.Epoch(epochs) {
 		w.Put(layout.DataKey(logtest.At(e, 1)), w.Seal(logtest.At(e, 1), e+1))
 	}
 	var m state.Manifest
@@ -36,7 +36,7 @@ func TestT1_SealsStay(t *testing.T) {
 	}
 	wall := []fence.Position{logtest.At(5, 2), logtest.At(epochs-3, 2)} // of one whose place is forgotten, and of one that is known
 	for _, p := range wall {
-		w.Put(layout.DataKey(p), w.Seal(p, uint64(p.Epoch)+1))
+		w.Put(layout.DataKey(p), w.Seal(p, p.Epoch+1))
 	}
 	w.Epoch = epochs
 	w.Lead(2)
@@ -44,7 +44,7 @@ func TestT1_SealsStay(t *testing.T) {
 	if m = *w.Newest(); len(m.SealPages) == 0 || m.Floor.Position.Epoch != epochs+1 {
 		t.Fatalf("%d seals, floor %v", len(m.Seals), m.Floor.Position)
 	}
-	for e := range uint64(epochs) {
+	for e := range fence.Epoch(epochs) {
 		if !w.Has(layout.DataKey(logtest.At(e, 1))) {
 			t.Fatalf("the seal of epoch %d is gone", e)
 		}
@@ -56,7 +56,7 @@ func TestT1_SealsStay(t *testing.T) {
 	}
 	w.holds("at the end")
 	// The zombies of all epochs wake up: of a forgotten one, and of the last.
-	for _, e := range []uint64{1, 7, epochs - 2} {
+	for _, e := range []fence.Epoch{1, 7, epochs - 2} {
 		h := w.Data(frame.Point{Position: logtest.At(e, 1)}, "zombie")
 		if _, err := store.Create(t.Context(), w.Mem, layout.DataKey(logtest.At(e, 1)), h, &store.WriteOptions{Settle: logtest.Quick}); store.OutcomeOf(err) != store.Refused {
 			t.Errorf("the zombie of epoch %d was told %v", e, err)

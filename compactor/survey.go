@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
@@ -27,7 +28,7 @@ type survey struct {
 	pins state.Pinned
 	// epoch is the compactor's. What earlier epochs have uploaded and not named, no
 	// manifest will ever name.
-	epoch uint64
+	epoch fence.Epoch
 }
 
 // survey reads all that pruning needs. It expires lapsed pins if expire says so.
@@ -36,7 +37,7 @@ func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &survey{m: m, epoch: uint64(min(m.Roles[layout.Compactor].Epoch, p.token.Epoch()))}
+	s := &survey{m: m, epoch: min(m.Roles[layout.Compactor].Epoch, p.token.Epoch())}
 	if s.kept, err = p.log.Versions(ctx); err != nil {
 		return nil, err
 	}

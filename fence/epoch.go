@@ -18,7 +18,7 @@ type Token struct{ epoch Epoch }
 
 // NewToken makes the token of an epoch from elsewhere, such as an etcd revision or a
 // ZooKeeper zxid. Epochs begin at 1. NewToken(0) is the zero Token, which gives no right.
-func NewToken(epoch uint64) Token { return Token{Epoch(epoch)} }
+func NewToken(epoch Epoch) Token { return Token{epoch} }
 
 // Epoch returns the epoch that the token is for.
 func (t Token) Epoch() Epoch { return t.epoch }

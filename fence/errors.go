@@ -41,13 +41,13 @@ func (e *FencedError) Error() string {
 	case e.Epoch == 0:
 		return "fenced: epoch 0 gives no right; epochs begin at 1"
 	case e.By == e.Epoch:
-		return fmt.Sprintf("fenced: another %s was given the same token, of epoch %d; every one needs a new token", cmp.Or(e.Role, "holder"), uint64(e.Epoch))
+		return fmt.Sprintf("fenced: another %s was given the same token, of epoch %d; every one needs a new token", cmp.Or(e.Role, "holder"), e.Epoch)
 	case e.Role == "":
-		return fmt.Sprintf("fenced: epoch %d has been replaced by epoch %d", uint64(e.Epoch), uint64(e.By))
+		return fmt.Sprintf("fenced: epoch %d has been replaced by epoch %d", e.Epoch, e.By)
 	case e.Key != "":
-		return fmt.Sprintf("fenced: 412 on %s, sealed by epoch %d", e.Key, uint64(e.By))
+		return fmt.Sprintf("fenced: 412 on %s, sealed by epoch %d", e.Key, e.By)
 	}
-	return fmt.Sprintf("fenced: the %s of epoch %d has been replaced by that of epoch %d", e.Role, uint64(e.Epoch), uint64(e.By))
+	return fmt.Sprintf("fenced: the %s of epoch %d has been replaced by that of epoch %d", e.Role, e.Epoch, e.By)
 }
 
 // Unwrap makes a FencedError an [ErrFenced], and returns the store's answer too.

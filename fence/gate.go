@@ -68,7 +68,7 @@ func (g *Gate) enter(ctx context.Context, e Epoch) error {
 	defer g.mu.Unlock()
 	// guard:gate-bound. An epoch above MaxEpoch, which is 2⁶² + 2⁴⁰, is refused and not remembered.
 	if e > MaxEpoch {
-		return fmt.Errorf("%w: epoch %d is above %d, and no election has such an epoch", ErrLimit, uint64(e), uint64(MaxEpoch))
+		return fmt.Errorf("%w: epoch %d is above %d, and no election has such an epoch", ErrLimit, e, MaxEpoch)
 	}
 	for {
 		switch {

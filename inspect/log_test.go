@@ -27,7 +27,7 @@ func newLog(t *testing.T) *memstore.Store { return logtest.New(t, logtest.Format
 
 // lead is a leadership that appends records, each in an object of its own, with a
 // cursor.
-func lead(t *testing.T, st store.Store, epoch uint64, cursor string, records ...string) {
+func lead(t *testing.T, st store.Store, epoch fence.Epoch, cursor string, records ...string) {
 	t.Helper()
 	w, err := writer.Open(t.Context(), st, fence.NewToken(epoch), nil)
 	if err != nil {
@@ -43,7 +43,7 @@ func lead(t *testing.T, st store.Store, epoch uint64, cursor string, records ...
 	}
 }
 
-func compact(t *testing.T, st store.Store, epoch uint64) {
+func compact(t *testing.T, st store.Store, epoch fence.Epoch) {
 	t.Helper()
 	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(epoch)})
 	if err == nil {

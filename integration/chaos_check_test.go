@@ -13,6 +13,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/sim"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -214,7 +215,7 @@ func inOrder(final []string) error {
 	last := uint64(0)
 	for i, val := range final {
 		var item int
-		var epoch uint64
+		var epoch fence.Epoch
 		if n, err := fmt.Sscanf(val, "%d/%d/", &item, &epoch); n != 2 || err != nil {
 			return fmt.Errorf("record %d is %q", i, val)
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
@@ -182,7 +183,7 @@ type holding struct {
 
 // hold notes a line of a worker. The caller holds the town's mu.
 func (l *ledger) hold(process, kind, rest string) {
-	var token uint64
+	var token fence.Epoch
 	var now, until int64
 	switch kind {
 	case "holds":
@@ -223,7 +224,7 @@ func (v *town) deserted(now int64) {
 }
 
 // last returns the greatest token of a partition, and until when it was held. The token is 0 if nobody has held it.
-func (l *ledger) last() (token uint64, until int64) {
+func (l *ledger) last() (token fence.Epoch, until int64) {
 	for t, h := range l.held {
 		if t > token {
 			token, until = t, h.until

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/internal/test/sim"
 	"github.com/fencepost/fencepost/store"
@@ -293,7 +294,7 @@ func (v *town) hear(c *citizen, line string) {
 	kind, rest, _ := strings.Cut(line, " ")
 	switch kind {
 	case "lead":
-		var epoch uint64
+		var epoch fence.Epoch
 		if n, _ := fmt.Sscanf(rest, "%d .", &epoch); n == 1 && strings.HasSuffix(rest, " .") {
 			l.leaders[epoch], c.led = c.name, true
 			if !v.grouped {

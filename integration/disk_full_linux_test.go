@@ -215,7 +215,7 @@ func (l *fullLog) options() *writer.Options {
 
 var quick = &store.SettleOptions{MaxBackoff: 20 * time.Millisecond}
 
-func (l *fullLog) open(epoch uint64) *writer.Writer {
+func (l *fullLog) open(epoch fence.Epoch) *writer.Writer {
 	l.t.Helper()
 	w, err := writer.Open(l.t.Context(), l, fence.NewToken(epoch), l.options())
 	if err != nil {
@@ -264,7 +264,7 @@ func (l *fullLog) append(w *writer.Writer, size int) (wait func()) {
 	return wait
 }
 
-func (l *fullLog) compactor(token uint64) *compactor.Compactor {
+func (l *fullLog) compactor(token fence.Epoch) *compactor.Compactor {
 	l.t.Helper()
 	c, err := compactor.New(l, &compactor.Options{Token: fence.NewToken(token), Settle: quick})
 	if err != nil {

@@ -46,7 +46,7 @@ func TestFilesApartOnRealServers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			lead := func(epoch uint64) {
+			lead := func(epoch fence.Epoch) {
 				var err error
 				if w, err = writer.Open(t.Context(), st, fence.NewToken(epoch), &writer.Options{Files: second, Init: &manifest.InitOptions{Grace: manifest.MinGrace}}); err != nil {
 					t.Fatal(err)

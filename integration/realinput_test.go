@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/servers"
 )
 
@@ -292,7 +293,7 @@ func (c *cluster) run() bool {
 }
 
 // leader returns the process that leads now, from its identity host/pid/uuid.
-func (c *cluster) leader() (pid int, epoch uint64) {
+func (c *cluster) leader() (pid int, epoch fence.Epoch) {
 	s, err := c.status()
 	parts := strings.Split(s.Leader.Holder, "/")
 	if err != nil || !s.Leader.Leads || len(parts) < 3 {

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -144,12 +144,12 @@ const (
 func (c *campaign) newRecord(a lease.Action) Record {
 	now := c.clock.Wall()
 	r := Record{
-		Epoch: fence.Epoch(a.Epoch), State: Held, Holder: c.opts.Identity, Nonce: a.Nonce,
+		Epoch: a.Epoch, State: Held, Holder: c.opts.Identity, Nonce: a.Nonce,
 		Validity: c.opts.Validity, Renew: c.opts.Renew, Acquired: now, Renewed: now, Transitions: c.last.Transitions,
 	}
 	switch {
 	case a.Next > 0:
-		r.State, r.Next = Expired, fence.Epoch(a.Next)
+		r.State, r.Next = Expired, a.Next
 		r.Reason, r.ExpiredBy = "milestone", c.opts.Identity
 	case c.last.Epoch != 0 && c.last.Holder != r.Holder:
 		r.Transitions++
@@ -227,7 +227,7 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 		}
 	}()
 	defer t.hail() // before that
-	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("waited", took.Round(time.Millisecond)))
+	c.opts.Logger.Info("elected", sink.Epoch(win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("waited", took.Round(time.Millisecond)))
 	if h := c.opts.Hooks.Elected; h != nil {
 		h(Election{Epoch: t.epoch, Took: took, Remaining: t.Remaining()})
 	}
@@ -239,7 +239,7 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 // log says what this candidate waits for, once for each newest lock, and when it takes
 // over from one that has lapsed.
 func (c *campaign) log(rec Record) {
-	fields := []zap.Field{zap.Uint64("epoch", uint64(rec.Epoch)), zap.String("holder", rec.Holder)}
+	fields := []zap.Field{sink.Epoch(rec.Epoch), zap.String("holder", rec.Holder)}
 	switch {
 	case rec.State == Expired && rec.Wait > 0:
 		c.opts.Logger.Info("the holder was deposed; waiting until it has stopped", append(fields, zap.String("reason", rec.Reason), zap.Duration("at_most", rec.Wait))...)

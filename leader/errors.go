@@ -69,7 +69,7 @@ type TermError struct {
 }
 
 func (e *TermError) Error() string {
-	s := fmt.Sprintf("%v (epoch %d)", e.Kind, uint64(e.Epoch))
+	s := fmt.Sprintf("%v (epoch %d)", e.Kind, e.Epoch)
 	switch {
 	case e.Err == nil:
 	case errors.Is(e.Kind, ErrExpired):

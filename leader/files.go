@@ -9,9 +9,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/internal/outage"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -36,10 +38,10 @@ func (f *files) settle(reads int) *store.SettleOptions {
 
 // each calls visit with every lock after an epoch. A listing that breaks off begins
 // again, so a lock may come twice.
-func (f *files) each(ctx context.Context, after uint64, opts *store.SettleOptions, visit func(epoch uint64, info store.Info)) error {
+func (f *files) each(ctx context.Context, after fence.Epoch, opts *store.SettleOptions, visit func(epoch fence.Epoch, info store.Info)) error {
 	var list store.ListOptions
 	if after > 0 {
-		list.StartAfter = layout.NumberedKey(f.prefix, after)
+		list.StartAfter = layout.LockKey(f.prefix, after)
 	}
 	for info, err := range store.ListAll(ctx, f.st, f.prefix, &list, opts) {
 		if err != nil {
@@ -61,13 +63,13 @@ func (f *files) each(ctx context.Context, after uint64, opts *store.SettleOption
 func (f *files) passOver(key string) {
 	if n, numbered := layout.ParseNumberedKey(f.prefix, key); numbered && f.passed.CompareAndSwap(false, true) {
 		f.logger.Warn("an object is no lock: its number is above all that an election comes to; it is passed over; delete it",
-			zap.String("key", key), zap.Uint64("epoch", n), zap.Uint64("highest", layout.MaxEpoch))
+			zap.String("key", key), sink.Epoch(fence.Epoch(n)), zap.Stringer("highest", fence.MaxEpoch))
 	}
 }
 
 // highest returns the highest epoch after another, or 0 if there is none.
-func (f *files) highest(ctx context.Context, after uint64, opts *store.SettleOptions) (epoch uint64, version store.Version, err error) {
-	err = f.each(ctx, after, opts, func(e uint64, info store.Info) {
+func (f *files) highest(ctx context.Context, after fence.Epoch, opts *store.SettleOptions) (epoch fence.Epoch, version store.Version, err error) {
+	err = f.each(ctx, after, opts, func(e fence.Epoch, info store.Info) {
 		if e >= epoch {
 			epoch, version = e, info.Version
 		}
@@ -77,8 +79,8 @@ func (f *files) highest(ctx context.Context, after uint64, opts *store.SettleOpt
 
 // read reads a lock. If that cannot be understood, the error is ErrCorrupt or
 // ErrFormat.
-func (f *files) read(ctx context.Context, epoch uint64, known store.Version, opts *store.SettleOptions) (Record, *lease.Age, error) {
-	key := layout.NumberedKey(f.prefix, epoch)
+func (f *files) read(ctx context.Context, epoch fence.Epoch, known store.Version, opts *store.SettleOptions) (Record, *lease.Age, error) {
+	key := layout.LockKey(f.prefix, epoch)
 	body, info, err := store.Read(ctx, f.st, key, &store.ReadOptions{IfNoneMatch: known, Limit: maxRecord, Settle: opts})
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
@@ -116,7 +118,7 @@ func (f *files) swap(ctx context.Context, rec Record, old store.Version) (v stor
 	if err != nil {
 		return "", false, err
 	}
-	return f.swapBody(ctx, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, old, nil)
+	return f.swapBody(ctx, layout.LockKey(f.prefix, rec.Epoch), body, old, nil)
 }
 
 // swapBody calls retrying, if not nil, with each failure that it retries.
@@ -140,7 +142,7 @@ func (f *files) create(ctx context.Context, rec Record) (store.Version, error) {
 	}
 	// guard:create. A lock is created only if its key is absent, so each epoch has one winner.
 	//
-	//mutant:replace store.Create(ctx, f.st, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)}) => f.st.Put(ctx, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, nil)
-	info, err := store.Create(ctx, f.st, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)})
+	//mutant:replace store.Create(ctx, f.st, layout.LockKey(f.prefix, rec.Epoch), body, &store.WriteOptions{Settle: f.settle(0)}) => f.st.Put(ctx, layout.LockKey(f.prefix, rec.Epoch), body, nil)
+	info, err := store.Create(ctx, f.st, layout.LockKey(f.prefix, rec.Epoch), body, &store.WriteOptions{Settle: f.settle(0)})
 	return info.Version, err
 }

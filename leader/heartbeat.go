@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -55,7 +56,7 @@ func (t *Term) drive(ctx context.Context) {
 			case w.State != lease.Expired:
 				t.beat(sent, w.Due, err)
 			case in.Signal == lease.GaveUp:
-				t.e.opts.Logger.Warn("the lock could not be released; successors wait until it lapses", zap.Uint64("epoch", uint64(t.epoch)), zap.Error(err))
+				t.e.opts.Logger.Warn("the lock could not be released; successors wait until it lapses", sink.Epoch(t.epoch), zap.Error(err))
 			}
 		case done:
 			return
@@ -103,7 +104,7 @@ func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.In
 	}
 	ctx, cancel := clock.WithTimeout(ctx, t.clock, max(left, 0), errNoAnswer)
 	defer cancel()
-	version, _, err := t.e.swapBody(ctx, layout.NumberedKey(t.e.prefix, uint64(t.epoch)), body, w.Known, t.warn())
+	version, _, err := t.e.swapBody(ctx, layout.LockKey(t.e.prefix, t.epoch), body, w.Known, t.warn())
 	in := lease.Input{Signal: lease.Wrote, Version: version}
 	switch store.OutcomeOf(err) {
 	case store.Applied:
@@ -139,7 +140,7 @@ func (t *Term) applied(w *lease.Write) {
 // found reads the lock that refused a write. The error says who has expired it, and why, if
 // that is known.
 func (t *Term) found(ctx context.Context, refused error) (lease.Lock, error) {
-	rec, _, err := t.e.read(ctx, uint64(t.epoch), "", t.e.settle(3))
+	rec, _, err := t.e.read(ctx, t.epoch, "", t.e.settle(3))
 	if err != nil {
 		return lease.Lock{}, refused // most likely pruned; the leader is deposed in any case
 	}
@@ -184,11 +185,11 @@ func (t *Term) warn() func(error) {
 
 func (t *Term) failure(err error) {
 	if t.over.Load() != nil {
-		t.e.opts.Logger.Warn("the lock is not released yet; trying again until it lapses", zap.Uint64("epoch", uint64(t.epoch)), zap.Error(err))
+		t.e.opts.Logger.Warn("the lock is not released yet; trying again until it lapses", sink.Epoch(t.epoch), zap.Error(err))
 		return
 	}
 	t.e.opts.Logger.Warn("heartbeat failed; trying again while the term lasts",
-		zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", t.Remaining().Round(time.Millisecond)), zap.Error(err))
+		sink.Epoch(t.epoch), zap.Duration("remaining", t.Remaining().Round(time.Millisecond)), zap.Error(err))
 }
 
 // prune deletes old locks while the term lasts.

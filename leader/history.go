@@ -26,8 +26,8 @@ import (
 func (e *Elector) History(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		opts := e.settle(0)
-		listed := map[uint64]bool{} // a listing may show a lock twice
-		if err := e.each(ctx, 0, opts, func(epoch uint64, _ store.Info) { listed[epoch] = true }); err != nil {
+		listed := map[fence.Epoch]bool{} // a listing may show a lock twice
+		if err := e.each(ctx, 0, opts, func(epoch fence.Epoch, _ store.Info) { listed[epoch] = true }); err != nil {
 			yield(Record{}, err)
 			return
 		}
@@ -39,7 +39,7 @@ func (e *Elector) History(ctx context.Context) iter.Seq2[Record, error] {
 			for i, epoch := range batch {
 				wg.Go(func() {
 					records[i], _, errs[i] = e.read(ctx, epoch, "", opts)
-					records[i].Epoch, records[i].Key = fence.Epoch(epoch), layout.NumberedKey(e.prefix, epoch)
+					records[i].Epoch, records[i].Key = epoch, layout.LockKey(e.prefix, epoch)
 				})
 			}
 			wg.Wait()

@@ -159,7 +159,7 @@ func TestGreatEpochs(t *testing.T) {
 		}
 		w.resign(term)
 	})
-	for least, ok := range map[uint64]bool{1 << 62: true, 1<<62 + 1: false, math.MaxUint64: false} {
+	for least, ok := range map[fence.Epoch]bool{1 << 62: true, 1<<62 + 1: false, math.MaxUint64: false} {
 		err := (&leader.Options{MinEpoch: least}).Validate()
 		if ok != (err == nil) || err != nil && (!errors.Is(err, leader.ErrOptions) || !strings.Contains(err.Error(), "no room")) {
 			t.Errorf("MinEpoch %d: %v", least, err)

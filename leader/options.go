@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
@@ -65,7 +67,7 @@ type Options struct {
 	Reclaim bool
 	// MinEpoch is the least epoch to win. Set it to one more than the last token of
 	// another election when you move to this one, at most 2⁶². Candidates may differ in it.
-	MinEpoch uint64
+	MinEpoch fence.Epoch
 	// NoPrune keeps old locks. Otherwise the leader deletes the locks that Prune does
 	// not keep, once at the beginning of a term and then every day.
 	NoPrune bool
@@ -132,7 +134,7 @@ func (o *Options) check(traits store.Traits) error {
 	need(o.Renew >= traits.MinRewrite, "Renew %v is below %v, the least time between two writes of one key that %s allows",
 		o.Renew, traits.MinRewrite, traits.Name)
 	need(o.RequestTimeout > 0 && o.RequestTimeout <= maxValidity, "RequestTimeout %v must be positive, and at most %v", o.RequestTimeout, maxValidity)
-	need(o.MinEpoch <= lease.MaxMinEpoch, "MinEpoch %d must be at most %d: a greater one leaves no room for the leaders after it", o.MinEpoch, uint64(lease.MaxMinEpoch))
+	need(o.MinEpoch <= layout.MaxMinEpoch, "MinEpoch %d must be at most %d: a greater one leaves no room for the leaders after it", o.MinEpoch, layout.MaxMinEpoch)
 	need(o.Poll <= 0 || o.Poll >= time.Millisecond, "Poll %v must be at least 1ms, or 0 for the default", o.Poll)
 	need(o.StallAfter == 0 || o.StallAfter >= minValidity, "StallAfter %v must be at least %v, or 0 for never", o.StallAfter, minValidity)
 	if err := errors.Join(bad...); err != nil {

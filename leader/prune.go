@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
@@ -51,9 +52,9 @@ func (o PruneOptions) withDefaults() PruneOptions {
 // Errors are the store's and ctx's; some locks may be deleted already.
 func (e *Elector) Prune(ctx context.Context) (int, error) {
 	opts := e.settle(0)
-	opts.Attempt = 0         // one request may delete a thousand locks
-	old := map[uint64]bool{} // by epoch, since a listing may show a lock twice
-	err := e.each(ctx, 0, opts, func(epoch uint64, info store.Info) {
+	opts.Attempt = 0              // one request may delete a thousand locks
+	old := map[fence.Epoch]bool{} // by epoch, since a listing may show a lock twice
+	err := e.each(ctx, 0, opts, func(epoch fence.Epoch, info store.Info) {
 		age, known := info.Age()
 		if !known && !info.LastModified.IsZero() {
 			age = e.clock.Wall().Sub(info.LastModified)
@@ -71,7 +72,7 @@ func (e *Elector) Prune(ctx context.Context) (int, error) {
 		//
 		//mutant:replace rank > 0 && =>
 		if rank > 0 && (rank >= e.opts.Prune.Keep || old[epoch]) {
-			doomed = append(doomed, layout.NumberedKey(e.prefix, epoch))
+			doomed = append(doomed, layout.LockKey(e.prefix, epoch))
 		}
 	}
 	if err := store.DeleteAll(ctx, e.st, doomed, opts); err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -27,9 +28,9 @@ type audit struct {
 	store.Store
 	*testing.T
 	mu      sync.Mutex
-	highest uint64 // confirmed epoch
-	won     map[uint64]string
-	renewed map[uint64]int
+	highest fence.Epoch // confirmed epoch
+	won     map[fence.Epoch]string
+	renewed map[fence.Epoch]int
 	holes   int
 }
 
@@ -41,7 +42,7 @@ func (a *audit) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 		return info, err
 	}
 	var r struct {
-		Epoch    uint64
+		Epoch    fence.Epoch
 		State    string
 		Holder   string
 		Renewals int
@@ -61,7 +62,7 @@ func (a *audit) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 }
 
 // elected notes a confirmed win.
-func (a *audit) elected(epoch uint64, who string) {
+func (a *audit) elected(epoch fence.Epoch, who string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if other := a.won[epoch]; other != "" {
@@ -105,7 +106,7 @@ func randomElections(t *testing.T, seed uint64) *audit {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	contents := seed%2 == 0
 	mem := memstore.New(&memstore.Options{Clock: clock.Go(), ContentVersions: contents})
-	a := &audit{Store: mem, T: t, won: map[uint64]string{}, renewed: map[uint64]int{}}
+	a := &audit{Store: mem, T: t, won: map[fence.Epoch]string{}, renewed: map[fence.Epoch]int{}}
 	rates := faultstore.Rates{Fail: 0.03, LoseReply: 0.05, Echo: 0.03, Late: 0.05, LateOps: 200, MaxDelay: time.Second}
 	if !contents {
 		// Only where versions are hashes of the contents can the network bring a version
@@ -135,7 +136,7 @@ func randomElections(t *testing.T, seed uint64) *audit {
 		c := &nodeClock{rate: 1 + (rng.Float64()-0.5)/10, origin: clock.Go().Now(), wall: time.Duration(rng.Int64N(1e15))}
 		e, err := leader.New(p.st, "lock", &leader.Options{
 			Identity: name, Clock: c, NoPrune: true,
-			Hooks: leader.Hooks{Elected: func(w leader.Election) { a.elected(uint64(w.Epoch), name) }},
+			Hooks: leader.Hooks{Elected: func(w leader.Election) { a.elected(w.Epoch, name) }},
 		})
 		if err != nil {
 			t.Error(err)

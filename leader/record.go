@@ -77,32 +77,32 @@ func (r Record) Leads() bool { return r.Epoch > 0 && r.State != Expired && !r.La
 const maxRecord = 64 << 10
 
 type wire struct {
-	Format      int       `json:"format"`
-	Epoch       uint64    `json:"epoch"`
-	State       string    `json:"state"`
-	Expired     bool      `json:"expired"`
-	Holder      string    `json:"holder"`
-	Nonce       string    `json:"nonce"`
-	ValidityMS  int64     `json:"validity_ms"`
-	RenewMS     int64     `json:"renew_ms"`
-	Acquired    time.Time `json:"acquired"`
-	Renewed     time.Time `json:"renewed"`
-	Renewals    uint64    `json:"renewals"`
-	Transitions uint64    `json:"transitions"`
-	Reason      string    `json:"reason,omitempty"`
-	ExpiredBy   string    `json:"expired_by,omitempty"`
-	WaitMS      int64     `json:"wait_ms,omitempty"`
-	Next        uint64    `json:"next,omitempty"`
+	Format      int         `json:"format"`
+	Epoch       fence.Epoch `json:"epoch"`
+	State       string      `json:"state"`
+	Expired     bool        `json:"expired"`
+	Holder      string      `json:"holder"`
+	Nonce       string      `json:"nonce"`
+	ValidityMS  int64       `json:"validity_ms"`
+	RenewMS     int64       `json:"renew_ms"`
+	Acquired    time.Time   `json:"acquired"`
+	Renewed     time.Time   `json:"renewed"`
+	Renewals    uint64      `json:"renewals"`
+	Transitions uint64      `json:"transitions"`
+	Reason      string      `json:"reason,omitempty"`
+	ExpiredBy   string      `json:"expired_by,omitempty"`
+	WaitMS      int64       `json:"wait_ms,omitempty"`
+	Next        fence.Epoch `json:"next,omitempty"`
 }
 
 func (r Record) encode() ([]byte, error) {
-	body, err := document.Encode(layout.NumberedKey("", uint64(r.Epoch)), wire{
-		Format: document.Format, Epoch: uint64(r.Epoch), State: string(r.State), Expired: r.State == Expired,
+	body, err := document.Encode(layout.LockKey("", r.Epoch), wire{
+		Format: document.Format, Epoch: r.Epoch, State: string(r.State), Expired: r.State == Expired,
 		Holder: r.Holder, Nonce: r.Nonce,
 		ValidityMS: r.Validity.Milliseconds(), RenewMS: r.Renew.Milliseconds(),
 		Acquired: r.Acquired.UTC(), Renewed: r.Renewed.UTC(), Renewals: r.Renewals, Transitions: r.Transitions,
 		Reason: r.Reason, ExpiredBy: r.ExpiredBy, WaitMS: r.Wait.Milliseconds(),
-		Next: uint64(r.Next),
+		Next: r.Next,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("leader: %w", err)
@@ -116,7 +116,7 @@ func corrupt(key, why string, args ...any) error {
 }
 
 // decode reads a lock file. It accepts only what an elector may have written.
-func decode(key string, epoch uint64, body []byte, info store.Info) (Record, error) {
+func decode(key string, epoch fence.Epoch, body []byte, info store.Info) (Record, error) {
 	var w wire
 	switch err := document.Decode(key, body, &w); {
 	case errors.Is(err, fence.ErrFormat):
@@ -140,25 +140,25 @@ func decode(key string, epoch uint64, body []byte, info store.Info) (Record, err
 		return Record{}, corrupt(key, "renew_ms is %d, not 1 to validity_ms %d", w.RenewMS, w.ValidityMS)
 	case w.WaitMS < 0 || w.WaitMS > day:
 		return Record{}, corrupt(key, "wait_ms is %d, not 0 to %d", w.WaitMS, day)
-	case w.Next > lease.MaxMinEpoch:
-		return Record{}, corrupt(key, "it names %d as the next epoch; an elector writes at most %d, which leaves room for others", w.Next, uint64(lease.MaxMinEpoch))
+	case w.Next > layout.MaxMinEpoch:
+		return Record{}, corrupt(key, "it names %d as the next epoch; an elector writes at most %d, which leaves room for others", w.Next, layout.MaxMinEpoch)
 	case w.Next != 0 && (w.Next <= w.Epoch || !w.Expired):
 		return Record{}, corrupt(key, "its state is %q and next is %d; next needs the state expired and a later epoch", w.State, w.Next)
 	}
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	return Record{
-		Epoch: fence.Epoch(w.Epoch), State: State(w.State), Holder: w.Holder, Nonce: w.Nonce,
+		Epoch: w.Epoch, State: State(w.State), Holder: w.Holder, Nonce: w.Nonce,
 		Validity: ms(w.ValidityMS), Renew: ms(w.RenewMS), Acquired: w.Acquired, Renewed: w.Renewed,
 		Renewals: w.Renewals, Transitions: w.Transitions, Reason: w.Reason,
-		ExpiredBy: w.ExpiredBy, Wait: ms(w.WaitMS), Next: fence.Epoch(w.Next), Key: key, Version: info.Version,
+		ExpiredBy: w.ExpiredBy, Wait: ms(w.WaitMS), Next: w.Next, Key: key, Version: info.Version,
 	}, nil
 }
 
 // lock is the part of the record that the state machine needs.
 func (r Record) lock() lease.Lock {
 	return lease.Lock{
-		Epoch: uint64(r.Epoch), Version: r.Version, Nonce: r.Nonce, Holder: r.Holder, State: lease.State(r.State),
-		Validity: r.Validity, Renew: r.Renew, Wait: r.Wait, Next: uint64(r.Next),
+		Epoch: r.Epoch, Version: r.Version, Nonce: r.Nonce, Holder: r.Holder, State: lease.State(r.State),
+		Validity: r.Validity, Renew: r.Renew, Wait: r.Wait, Next: r.Next,
 	}
 }
 

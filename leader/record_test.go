@@ -16,7 +16,7 @@ func sample() Record {
 	return Record{
 		Epoch: 7, State: Draining, Holder: "a", Nonce: newNonce(), Validity: 15 * time.Second, Renew: 6 * time.Second,
 		Acquired: time.Unix(1e9, 5).UTC(), Renewed: time.Unix(1e9+60, 0).UTC(), Renewals: 10, Transitions: 3,
-		Reason: "x", ExpiredBy: "c", Wait: time.Second, Key: layout.NumberedKey("lock/", 7), Version: "v",
+		Reason: "x", ExpiredBy: "c", Wait: time.Second, Key: layout.LockKey("lock/", 7), Version: "v",
 	}
 }
 
@@ -26,7 +26,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decode(layout.NumberedKey("lock/", 7), 7, body, store.Info{Version: "v"})
+	got, err := decode(layout.LockKey("lock/", 7), 7, body, store.Info{Version: "v"})
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("got  %+v, %v\nwant %+v", got, err, want)
 	}
@@ -45,8 +45,8 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var r Record
 		var err error
-		summed := document.Sum(layout.NumberedKey("", 7), body)
-		test.Affords(t, len(body), 64, 64<<10, func() { r, err = decode(layout.NumberedKey("lock/", 7), 7, summed, store.Info{}) })
+		summed := document.Sum(layout.LockKey("", 7), body)
+		test.Affords(t, len(body), 64, 64<<10, func() { r, err = decode(layout.LockKey("lock/", 7), 7, summed, store.Info{}) })
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrFormat) {
 				t.Fatalf("%q: %v", body, err)

@@ -81,8 +81,8 @@ func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions, first fence.
 		return Record{}, ErrNoLeader
 	// guard:step-down-once. StepDown deposes no other leader than the one that it has found at first.
 	//
-	//mutant:replace first != 0 && fence => false && fence
-	case first != 0 && fence.Epoch(epoch) != first:
+	//mutant:replace first != 0 => false
+	case first != 0 && epoch != first:
 		return Record{}, errReplaced
 	}
 	old, _, err := e.read(ctx, epoch, "", opts)
@@ -94,8 +94,8 @@ func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions, first fence.
 		// Swap the version that the listing showed, so that only an object that was read
 		// as corrupt is replaced.
 		old = Record{
-			Epoch: fence.Epoch(epoch), Holder: "unknown", Validity: e.opts.Validity, Renew: e.opts.Renew,
-			Key: layout.NumberedKey(e.prefix, epoch), Version: listed,
+			Epoch: epoch, Holder: "unknown", Validity: e.opts.Validity, Renew: e.opts.Renew,
+			Key: layout.LockKey(e.prefix, epoch), Version: listed,
 		}
 	case err != nil:
 		return Record{}, err

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/sink"
 )
 
 // Term is one leadership, from the win to the end. It is safe for concurrent use.
@@ -95,7 +96,7 @@ func (t *Term) Context() context.Context { return t.ctx }
 func (t *Term) Epoch() fence.Epoch { return t.epoch }
 
 // Token is the fencing token for the term's writes, as writer.Open takes it.
-func (t *Term) Token() fence.Token { return fence.NewToken(uint64(t.epoch)) }
+func (t *Term) Token() fence.Token { return fence.NewToken(t.epoch) }
 
 // Remaining is how long the term lasts if no further heartbeat is applied; 0 once it
 // is over. It takes some 100 ns on Linux and allocates nothing.
@@ -214,7 +215,7 @@ func (t *Term) step(in lease.Input) {
 	}
 	if paused > t.e.opts.margin() && over == nil { // or the end of the term says it
 		t.e.opts.Logger.Warn("this process was paused, or its machine was suspended",
-			zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("paused", paused.Round(time.Millisecond)))
+			sink.Epoch(t.epoch), zap.Duration("paused", paused.Round(time.Millisecond)))
 	}
 	select {
 	case t.kick <- struct{}{}:
@@ -273,7 +274,7 @@ func (t *Term) ended(over *TermError, now clock.Instant) {
 	if over.lost() {
 		level, why = zap.WarnLevel, zap.Error(over)
 	}
-	t.e.opts.Logger.Log(level, "term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led.Round(time.Millisecond)), why)
+	t.e.opts.Logger.Log(level, "term over", sink.Epoch(t.epoch), zap.Duration("led", led.Round(time.Millisecond)), why)
 	if h := t.e.opts.Hooks.Ended; h != nil {
 		h(End{Epoch: t.epoch, Cause: over, Led: led})
 	}

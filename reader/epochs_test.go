@@ -31,7 +31,7 @@ func epochsOf(w *world, size int, lengths ...int) {
 	for _, n := range lengths {
 		w.Epoch++
 		h := w.Header(at)
-		w.Put(layout.DataKey(at.Position), frame.EncodeSeal(&h, fence.Epoch(w.Epoch)))
+		w.Put(layout.DataKey(at.Position), frame.EncodeSeal(&h, w.Epoch))
 		at = at.After(&h, nil)
 		for j := range n {
 			var b frame.Builder

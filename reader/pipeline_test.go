@@ -51,7 +51,7 @@ func Example_betweenLogs() {
 	if err != nil {
 		panic(err)
 	}
-	for epoch := range uint64(2) { // the second time after a restart
+	for epoch := range fence.Epoch(2) { // the second time after a restart
 		w, err := writer.Open(ctx, invoices, fence.NewToken(epoch+1), nil)
 		if err != nil {
 			panic(err)
@@ -77,11 +77,11 @@ func Example_betweenLogs() {
 
 // pipeline is a process that copies the records of the log in from to the log in to. It returns
 // the error that has ended it.
-type pipeline func(ctx context.Context, from, to store.Store, epoch uint64) error
+type pipeline func(ctx context.Context, from, to store.Store, epoch fence.Epoch) error
 
 // opened calls do with both logs open.
 func opened(do func(context.Context, *reader.Reader, *writer.Writer, fence.Token) error) pipeline {
-	return func(ctx context.Context, from, to store.Store, epoch uint64) error {
+	return func(ctx context.Context, from, to store.Store, epoch fence.Epoch) error {
 		settle := &store.SettleOptions{Clock: clock.Go()}
 		r, err := reader.Open(ctx, from, &reader.Options{Clock: clock.Go(), Settle: settle})
 		if err != nil {
@@ -130,7 +130,7 @@ func killedAt(t *testing.T, run pipeline, records []string, n int, applied bool)
 		fill(t.Context(), from.Mem, records...)
 		source := faultstore.New(from.Mem, &faultstore.Options{Clock: clock.Go()})
 		target := faultstore.New(to.Mem, &faultstore.Options{Clock: clock.Go()})
-		for epoch := range uint64(3) {
+		for epoch := range fence.Epoch(3) {
 			name := fmt.Sprint(epoch)
 			a, b := source.Client(name), target.Client(name)
 			var requests atomic.Int64

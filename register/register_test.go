@@ -27,7 +27,7 @@ import (
 
 const key = "latest.json"
 
-func open(t *testing.T, st store.Store, epoch uint64) *register.Register {
+func open(t *testing.T, st store.Store, epoch fence.Epoch) *register.Register {
 	t.Helper()
 	r, err := register.Open(t.Context(), st, key, fence.NewToken(epoch), nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestValues(t *testing.T) {
 	for _, v := range []string{"one", "", "\xff\x00", "zwei\u2028<&>", "\x00"} {
 		set(t, r, v)
 		holds(t, st, 3, v)
-		next := open(t, st, uint64(r.Epoch())) // the same token again
+		next := open(t, st, r.Epoch()) // the same token again
 		if got := next.Value(); got == nil || string(got) != v {
 			t.Errorf("%q, want %q", got, v)
 		}
@@ -390,7 +390,7 @@ func TestRandom(t *testing.T) {
 					opts := &register.Options{Clock: clock.Go(), Settle: &store.SettleOptions{Clock: clock.Go(), Attempt: 3 * time.Second}}
 					for round := range 4 {
 						ctx, cancel := clock.WithTimeout(context.Background(), clock.Go(), time.Duration(1+rng.IntN(20))*time.Second, context.DeadlineExceeded)
-						r, err := register.Open(ctx, st, key, fence.NewToken(uint64(1+round+rng.IntN(2))), opts)
+						r, err := register.Open(ctx, st, key, fence.NewToken(fence.Epoch(1+round+rng.IntN(2))), opts)
 						for k := 0; err == nil && k < 5; k++ {
 							v := fmt.Sprintf("%d/%d/%d", n, round, k)
 							if err = r.Set(ctx, []byte(v)); err == nil {

@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // Logger returns a logger that writes what l does, through a [Queue]: beside the work, and never at the cost of it. It
@@ -135,3 +137,6 @@ func (f *failure) Write(b []byte) (int, error) {
 }
 
 func (f *failure) Sync() error { return nil }
+
+// Epoch is the field of an epoch.
+func Epoch(e fence.Epoch) zap.Field { return zap.Uint64("epoch", uint64(e)) }

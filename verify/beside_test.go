@@ -98,7 +98,7 @@ func TestBesideWork(t *testing.T) {
 	work.Go(func() {
 		// Each writer is fenced by the next one, with requests in flight.
 		for epoch := uint64(2); ctx.Err() == nil; epoch++ {
-			w, err := writer.Open(ctx, l.Mem, fence.NewToken(epoch), &writer.Options{Checkpoint: 5 * time.Millisecond})
+			w, err := writer.Open(ctx, l.Mem, fence.NewToken(fence.Epoch(epoch)), &writer.Options{Checkpoint: 5 * time.Millisecond})
 			if err != nil {
 				if ctx.Err() == nil {
 					t.Error(err)

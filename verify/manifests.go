@@ -172,7 +172,7 @@ func (v *verifier) locks(ctx context.Context) error {
 					"an old lock cannot be read: %s", about(rec.Key, err))
 			}
 			if newest {
-				v.lockLost(prefix, max(uint64(rec.Epoch), uint64(rec.Next)))
+				v.lockLost(prefix, max(rec.Epoch, rec.Next))
 			}
 			newest = false
 		}
@@ -181,12 +181,12 @@ func (v *verifier) locks(ctx context.Context) error {
 }
 
 // lockLost notes that the newest lock of an election is older than an epoch that has written.
-func (v *verifier) lockLost(prefix string, newest uint64) {
+func (v *verifier) lockLost(prefix string, newest fence.Epoch) {
 	role := layout.Writer
 	if prefix == layout.KindCompactorLock {
 		role = layout.Compactor
 	}
-	if v.m == nil || uint64(v.m.Roles[role].Epoch) <= newest {
+	if v.m == nil || v.m.Roles[role].Epoch <= newest {
 		return
 	}
 	v.note(prefix+"/", "nothing, if the epochs come from elsewhere now; otherwise look for what deletes locks. The next leader skips the epochs that were used",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
@@ -117,7 +118,7 @@ func TestSealWithMore(t *testing.T) {
 	for _, p := range []struct{ epoch, seq uint64 }{{0, 1}, {1, 4}, {3, 7}} { // before the floor, and on the chain
 		for _, more := range []int{1, 128} {
 			l := sample(t)
-			key := layout.DataKey(logtest.At(p.epoch, p.seq))
+			key := layout.DataKey(logtest.At(fence.Epoch(p.epoch), p.seq))
 			l.Put(key, append(bytes.Clone(l.Body(key)), make([]byte, more)...))
 			finds(t, l, "a longer seal", "bytes", key)
 		}
@@ -349,7 +350,7 @@ func TestRepairLeaves(t *testing.T) {
 // entries. Its bytes are those that the manifest names.
 func TestRepairPage(t *testing.T) {
 	l := logtest.New(t, logtest.WithGrace(time.Hour), nil)
-	epochs := func(from, to uint64) {
+	epochs := func(from, to fence.Epoch) {
 		for e := from; e < to; e++ {
 			p := logtest.At(e, 1)
 			l.Put(layout.DataKey(p), l.Seal(p, e+1))

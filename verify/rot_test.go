@@ -96,7 +96,7 @@ func page[E any, B uint64 | string](l *logtest.Log, list string, entries []E, fr
 }
 
 // elect is a term of an election that ends, above an epoch.
-func elect(l *logtest.Log, prefix string, above uint64) {
+func elect(l *logtest.Log, prefix string, above fence.Epoch) {
 	l.Helper()
 	e, err := leader.New(l.Mem, prefix, &leader.Options{MinEpoch: above})
 	if err != nil {

@@ -256,7 +256,7 @@ func TestSealsInPages(t *testing.T) {
 		if e == 1 {
 			p.Seq = 2
 		}
-		l.Put(layout.DataKey(p), l.Seal(p, uint64(e)+1))
+		l.Put(layout.DataKey(p), l.Seal(p, e+1))
 	}
 	compact(l)
 	m := l.Newest()
@@ -286,7 +286,7 @@ func TestSealsInPages(t *testing.T) {
 // TestNotes: what crashes and late requests leave in the store is no damage.
 func TestNotes(t *testing.T) {
 	l := sample(t)
-	seal := func(p fence.Position, next uint64) { l.Put(layout.DataKey(p), l.Seal(p, next)) }
+	seal := func(p fence.Position, next uint64) { l.Put(layout.DataKey(p), l.Seal(p, fence.Epoch(next))) }
 	// A zombie opener's seals, in holes left by pruning and after a genuine seal.
 	seal(logtest.At(1, 1), 5)
 	seal(logtest.At(2, 9), 7)

@@ -122,7 +122,7 @@ func options(opts *writer.Options) *writer.Options {
 }
 
 // tryFor opens a writer with a context, and abandons it when the test ends.
-func (e *env) tryFor(ctx context.Context, client string, epoch uint64, opts *writer.Options) (*writer.Writer, error) {
+func (e *env) tryFor(ctx context.Context, client string, epoch fence.Epoch, opts *writer.Options) (*writer.Writer, error) {
 	w, err := writer.Open(ctx, e.Faulty.Client(client), fence.NewToken(epoch), options(opts))
 	if err == nil {
 		e.Cleanup(func() { abandon(w) })
@@ -130,12 +130,12 @@ func (e *env) tryFor(ctx context.Context, client string, epoch uint64, opts *wri
 	return w, err
 }
 
-func (e *env) try(client string, epoch uint64, opts *writer.Options) (*writer.Writer, error) {
+func (e *env) try(client string, epoch fence.Epoch, opts *writer.Options) (*writer.Writer, error) {
 	return e.tryFor(e.Context(), client, epoch, opts)
 }
 
 // open opens a writer and waits until its first manifest is there, or held up.
-func (e *env) open(client string, epoch uint64, opts *writer.Options) *writer.Writer {
+func (e *env) open(client string, epoch fence.Epoch, opts *writer.Options) *writer.Writer {
 	e.Helper()
 	w, err := e.try(client, epoch, opts)
 	if err != nil {
@@ -238,7 +238,7 @@ func (e *env) compact() {
 // seal puts another opener's seal.
 func (e *env) seal(p fence.Position, next uint64) {
 	e.Helper()
-	e.Put(layout.DataKey(p), e.Seal(p, next))
+	e.Put(layout.DataKey(p), e.Seal(p, fence.Epoch(next)))
 }
 
 // size is how many bytes the object in a slot has.

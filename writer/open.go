@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/internal/takeover"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -80,7 +81,7 @@ func open(ctx context.Context, st store.Store, token fence.Token, o Options, rea
 	if err != nil {
 		return nil, fmt.Errorf("writer: opening epoch %d: %w", token.Epoch(), err)
 	}
-	o.Logger.Info("opened", zap.Uint64("epoch", uint64(token.Epoch())), zap.Uint64("offset", begin.Offset), zap.Int("objects_read", read.Objects))
+	o.Logger.Info("opened", sink.Epoch(token.Epoch()), zap.Uint64("offset", begin.Offset), zap.Int("objects_read", read.Objects))
 	lists.Answered()
 	slots.Answered()
 	return start(log, token, begin, o, slots, lists)

@@ -36,7 +36,7 @@ func TestStartsInALaterEpoch(t *testing.T) {
 				})
 			}
 			for _, epoch := range []uint64{2, 3} {
-				_, err := e.try("zombie", epoch, nil)
+				_, err := e.try("zombie", fence.Epoch(epoch), nil)
 				e.fenced(err, 3)
 			}
 			e.append(live, "live")
@@ -61,7 +61,7 @@ func TestAnEpochIsOpenedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, epoch := range []uint64{4, 5} {
-			_, err = e.try("a", epoch, nil)
+			_, err = e.try("a", fence.Epoch(epoch), nil)
 			e.fenced(err, 5)
 		}
 		if h := e.header(frame.Genesis()); h.Kind != 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -226,7 +227,7 @@ func (w *Writer) halt(err error) {
 	case errors.Is(err, ErrClosed):
 		level = zap.DebugLevel // whoever ended it knows, and has said why
 	}
-	w.opts.Logger.Log(level, "stopped", zap.Uint64("epoch", uint64(w.token.Epoch())), zap.Error(err))
+	w.opts.Logger.Log(level, "stopped", sink.Epoch(w.token.Epoch()), zap.Error(err))
 	if b := w.waiting; !b.Empty() {
 		w.waiting = newBatch()
 		b.Builder = frame.Builder{}

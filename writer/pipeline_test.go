@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -323,7 +324,7 @@ func TestCursor(t *testing.T) {
 		recovered := func(offset uint64, cursor string) {
 			t.Helper()
 			epoch++
-			w = e.open(fmt.Sprint("w", epoch), epoch, nil)
+			w = e.open(fmt.Sprint("w", epoch), fence.Epoch(epoch), nil)
 			if r := w.Recovered(); r.Offset != offset || string(r.Cursor) != cursor {
 				t.Fatalf("epoch %d recovered %+v, want %d and %q", epoch, r, offset, cursor)
 			}

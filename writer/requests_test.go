@@ -79,7 +79,7 @@ func (r *rounds) expect(want ...string) {
 // manifests are listed, and the opening manifest is begun with the first append.
 func TestOpeningRounds(t *testing.T) {
 	srv, st := endpoint(t)
-	open := func(epoch uint64) *writer.Writer {
+	open := func(epoch fence.Epoch) *writer.Writer {
 		w, err := writer.Open(t.Context(), st, fence.NewToken(epoch), &writer.Options{Init: quickly})
 		if err != nil {
 			t.Error(err)

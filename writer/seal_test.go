@@ -160,8 +160,8 @@ func TestSealLongAgo(t *testing.T) {
 		e.seal(at(1, 1), 2)
 		e.Publish(func(m *state.Change) error {
 			seals := []state.Seal{{Position: frame.Genesis(), Next: 1}}
-			for epoch := range uint64(state.MaxInline + 1) {
-				seals = append(seals, state.Seal{Position: at(epoch+1, 1), Next: fence.Epoch(epoch + 2)})
+			for epoch := range fence.Epoch(state.MaxInline + 1) {
+				seals = append(seals, state.Seal{Position: at(epoch+1, 1), Next: epoch + 2})
 			}
 			return m.Fold(m.Floor, frame.Point{Position: at(state.MaxInline+2, 1)}, seals, nil, nil)
 		})

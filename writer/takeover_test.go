@@ -21,7 +21,7 @@ func TestT01_ZombieAfterPruning(t *testing.T) {
 		e.append(zombie, "z0")
 		e.append(zombie, "z1")
 		want := []string{"z0", "z1"}
-		for epoch := uint64(2); epoch < 6; epoch++ {
+		for epoch := fence.Epoch(2); epoch < 6; epoch++ {
 			w := e.open(fmt.Sprint("w", epoch), epoch, nil)
 			v := fmt.Sprint("w", epoch)
 			e.append(w, v)
@@ -131,7 +131,7 @@ func TestT03_ThreeWritersInEveryOrder(t *testing.T) {
 			for _, epoch := range order {
 				client := fmt.Sprint("w", epoch)
 				release[epoch] = e.hold(client, faultstore.Put, layout.DataPrefix)
-				all.Go(func() { ws[epoch], errs[epoch] = e.try(client, epoch, nil) })
+				all.Go(func() { ws[epoch], errs[epoch] = e.try(client, fence.Epoch(epoch), nil) })
 			}
 			synctest.Wait() // all have seen the first slot empty
 			for _, epoch := range order {

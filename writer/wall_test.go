@@ -361,7 +361,7 @@ func TestRoundTripsAgainstABusyLeader(t *testing.T) {
 			mu.Lock()
 			client, sealing = fmt.Sprint("w", epoch), time.Time{}
 			mu.Unlock()
-			next, err := e.try(client, epoch, opts)
+			next, err := e.try(client, fence.Epoch(epoch), opts)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost"
 	results "github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
@@ -160,10 +161,10 @@ type rollout struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
-	first   map[uint64]clock.Instant // acknowledgements, by epoch
-	last    map[uint64]clock.Instant
-	leads   map[uint64]*process
-	newest  uint64
+	first   map[fence.Epoch]clock.Instant // acknowledgements, by epoch
+	last    map[fence.Epoch]clock.Instant
+	leads   map[fence.Epoch]*process
+	newest  fence.Epoch
 }
 
 type process struct {
@@ -198,7 +199,7 @@ func (r *rollout) start(name string) *process {
 	}
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var epoch uint64
+			var epoch fence.Epoch
 			var at int64
 			if _, err := fmt.Sscan(lines.Text(), &epoch, &at); err != nil {
 				continue
@@ -222,7 +223,7 @@ func (r *rollout) start(name string) *process {
 }
 
 // next waits for an epoch after one.
-func (r *rollout) next(after uint64) (uint64, *process) {
+func (r *rollout) next(after fence.Epoch) (fence.Epoch, *process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for r.newest <= after {
@@ -344,7 +345,7 @@ func TestProcesses(t *testing.T) {
 			measured = true
 			r := &rollout{
 				T: t, way: c.way, url: srv.URL(fmt.Sprint("handover", i)),
-				first: map[uint64]clock.Instant{}, last: map[uint64]clock.Instant{}, leads: map[uint64]*process{},
+				first: map[fence.Epoch]clock.Instant{}, last: map[fence.Epoch]clock.Instant{}, leads: map[fence.Epoch]*process{},
 			}
 			if c.signal != 0 {
 				r.exec = build(t)

@@ -66,7 +66,7 @@ func (r *requests) List(ctx context.Context, prefix string, opts *store.ListOpti
 }
 
 // opening counts the requests to open a reader and read one record, and to open a writer.
-func opening(t *testing.T, st store.Store, records uint64, epoch uint64) {
+func opening(t *testing.T, st store.Store, records uint64, epoch fence.Epoch) {
 	t.Helper()
 	c := &requests{Store: st}
 	for _, at := range []struct {

@@ -107,11 +107,11 @@ func (p *appending) inEpoch(ctx context.Context, st store.Store, f *feed.Feed, w
 	if p.verbose {
 		st = unwatched(st)
 	}
-	w, err := writer.Open(ctx, st, fence.NewToken(uint64(p.epoch)), wo)
+	w, err := writer.Open(ctx, st, fence.NewToken(p.epoch), wo)
 	if err != nil {
 		return p.refused(err)
 	}
-	p.gauges.note(true, uint64(p.epoch))
+	p.gauges.note(true, p.epoch)
 	p.recovered()
 	p.con.note("appending in epoch %d", p.epoch)
 	err = f.Work(ctx, w)
@@ -119,7 +119,7 @@ func (p *appending) inEpoch(ctx context.Context, st store.Store, f *feed.Feed, w
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
 	closed := w.Close(drain)
-	p.gauges.note(false, uint64(p.epoch))
+	p.gauges.note(false, p.epoch)
 	if err == nil {
 		err = closed
 	}

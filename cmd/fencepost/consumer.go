@@ -45,7 +45,7 @@ func (c *consumer) open(ctx context.Context, r *reader.Reader, from *uint64) (co
 	var err error
 	var tokens []fence.Token
 	if c.epoch != 0 {
-		tokens = append(tokens, fence.NewToken(uint64(c.epoch)))
+		tokens = append(tokens, fence.NewToken(c.epoch))
 	}
 	if c.c, err = r.Consumer(ctx, c.name, tokens...); err != nil {
 		if errors.Is(err, reader.ErrOptions) {

@@ -35,7 +35,7 @@ func TestDoctor(t *testing.T) {
 	if out := string(findingTable([]doctor.Finding{{Check: "pins", Level: doctor.Warning, What: "of \x1b[31m", Remedy: "unpin '\x1b'"}})); !strings.Contains(out, `of \x1b[31m`) || !strings.Contains(out, `unpin '\x1b'`) {
 		t.Errorf("%q", out)
 	}
-	fixture.Put(t, openStore(t, url), layout.NumberedKey(layout.LockPrefix, 9), []byte("{"))
+	fixture.Put(t, openStore(t, url), layout.LockKey(layout.LockPrefix, 9), []byte("{"))
 	r := run(t, "", "doctor", "--json", url)
 	if r.status != 1 || r.err != "" || !strings.Contains(r.out, `"level": "problem"`) || !strings.Contains(r.out, "step-down --force") {
 		t.Errorf("status %d: %s%s", r.status, r.out, r.err)

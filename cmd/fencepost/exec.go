@@ -59,7 +59,7 @@ type execution struct {
 
 	group                 bool
 	partitions            int
-	base                  uint64
+	base                  fence.Epoch
 	graceSet, validitySet bool
 
 	signals chan os.Signal
@@ -121,7 +121,7 @@ a writer.`,
 	spanVar(fl, &x.poll, "poll", "", positive, "how often to look who leads (default 1/40 of the validity)")
 	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
 	fl.IntVar(&x.partitions, "partitions", 0, "as --group; make the group, or raise its number of partitions")
-	fl.Uint64Var(&x.base, "base", 0, "with --partitions: if the group is made, its epochs are above this")
+	fl.Uint64Var((*uint64)(&x.base), "base", 0, "with --partitions: if the group is made, its epochs are above this")
 	x.election = a.election(c)
 	x.gauges = a.listenFlag(c)
 	return c

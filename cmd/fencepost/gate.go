@@ -59,7 +59,7 @@ func epochFlag(fl *pflag.FlagSet) func() (fence.Epoch, error) {
 		}
 		e, err := strconv.ParseUint(value, 10, 64)
 		if err != nil || e == 0 || fence.Epoch(e) > fence.MaxEpoch {
-			return 0, usage("%s is %q; it must be a number from 1 to %d", from, value, uint64(fence.MaxEpoch))
+			return 0, usage("%s is %q; it must be a number from 1 to %d", from, value, fence.MaxEpoch)
 		}
 		return fence.Epoch(e), nil
 	}
@@ -127,7 +127,7 @@ It needs the right to read and to write KEY.`,
 func setGate(ctx context.Context, st store.Store, key string, e fence.Epoch, value []byte, moment time.Duration) error {
 	c := clock.System()
 	for began := c.Now(); ; {
-		r, err := register.Open(ctx, st, key, fence.NewToken(uint64(e)), nil)
+		r, err := register.Open(ctx, st, key, fence.NewToken(e), nil)
 		if err == nil {
 			err = r.Set(ctx, value)
 		}

@@ -41,7 +41,7 @@ type gauges struct {
 
 	mu      sync.Mutex
 	leads   bool
-	epoch   uint64
+	epoch   fence.Epoch
 	answer  time.Time // the last request that the store has answered
 	failing time.Time // since when no request was answered; zero if the last one was
 }
@@ -173,10 +173,10 @@ func (g *gauges) ready() (bool, any) {
 	defer g.mu.Unlock()
 	ok := !g.answer.IsZero() && (g.failing.IsZero() || time.Since(g.failing) < patience)
 	return ok, struct {
-		Ready  bool      `json:"ready"`
-		Leads  bool      `json:"leads"`
-		Epoch  uint64    `json:"epoch,omitempty"`
-		Answer time.Time `json:"store_answered,omitzero"`
+		Ready  bool        `json:"ready"`
+		Leads  bool        `json:"leads"`
+		Epoch  fence.Epoch `json:"epoch,omitempty"`
+		Answer time.Time   `json:"store_answered,omitzero"`
 	}{ok, g.leads, g.epoch, g.answer}
 }
 
@@ -227,12 +227,12 @@ func (g *gauges) leader(election string, next leader.Hooks) leader.Hooks {
 		return next
 	}
 	noted := next
-	noted.Elected = before(next.Elected, func(e leader.Election) { g.note(true, uint64(e.Epoch)) })
-	noted.Ended = before(next.Ended, func(e leader.End) { g.note(false, uint64(e.Epoch)) })
+	noted.Elected = before(next.Elected, func(e leader.Election) { g.note(true, e.Epoch) })
+	noted.Ended = before(next.Ended, func(e leader.End) { g.note(false, e.Epoch) })
 	return g.m.Leader(election, noted)
 }
 
-func (g *gauges) note(leads bool, epoch uint64) {
+func (g *gauges) note(leads bool, epoch fence.Epoch) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.leads, g.epoch = leads, epoch

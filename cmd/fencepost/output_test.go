@@ -29,7 +29,7 @@ func (l liar) Put(ctx context.Context, key string, body []byte, _ *store.PutOpti
 // TestProblemWithoutReader: who reads the output does not decide whether there is a problem.
 func TestProblemWithoutReader(t *testing.T) {
 	url := newLog(t, memURL(t))
-	fixture.Put(t, openStore(t, url), layout.NumberedKey(layout.LockPrefix, 7), []byte("{"))
+	fixture.Put(t, openStore(t, url), layout.LockKey(layout.LockPrefix, 7), []byte("{"))
 	for verb, open := range map[string]func(context.Context, string) (store.Store, error){
 		"doctor": store.Open, "doctor --json": store.Open, "verify": store.Open,
 		"probe --json": func(context.Context, string) (store.Store, error) { return liar{memstore.New(nil)}, nil },

@@ -18,7 +18,7 @@ import (
 )
 
 // commitParquet adds a Parquet file to the log's table.
-func commitParquet(t *testing.T, url string, epoch uint64) {
+func commitParquet(t *testing.T, url string, epoch fence.Epoch) {
 	t.Helper()
 	st, err := store.Open(t.Context(), url)
 	if err != nil {
@@ -97,7 +97,7 @@ func TestPublishWatchJSON(t *testing.T) {
 	ended := make(chan int)
 	go func() { ended <- a.run(ctx, []string{"publish", "--watch", "--json", "--every", "10ms", url}) }()
 	for n := 1; n <= 2; n++ {
-		commitParquet(t, url, uint64(n))
+		commitParquet(t, url, fence.Epoch(n))
 		eventually(t, "a line", func() bool { return strings.Count(out.String(), "\n") == n })
 		var d publishedDoc
 		lines := strings.Split(out.String(), "\n")

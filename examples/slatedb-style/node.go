@@ -23,16 +23,16 @@ const validity = 2 * time.Second
 
 // event is what a node reports to the narrator, as a line of JSON.
 type event struct {
-	Node   string `json:"node"`
-	What   string `json:"what"` // "leads", "put", "refused", "error"
-	Epoch  uint64 `json:"epoch,omitempty"`
-	Key    string `json:"key,omitempty"`
-	Value  string `json:"value,omitempty"`
-	Offset uint64 `json:"offset,omitempty"`
-	Slot   string `json:"slot,omitempty"`
-	By     uint64 `json:"by,omitempty"`
-	Text   string `json:"text,omitempty"`
-	Found  int    `json:"found,omitempty"` // keys in the memtable when it took over
+	Node   string      `json:"node"`
+	What   string      `json:"what"` // "leads", "put", "refused", "error"
+	Epoch  fence.Epoch `json:"epoch,omitempty"`
+	Key    string      `json:"key,omitempty"`
+	Value  string      `json:"value,omitempty"`
+	Offset uint64      `json:"offset,omitempty"`
+	Slot   string      `json:"slot,omitempty"`
+	By     fence.Epoch `json:"by,omitempty"`
+	Text   string      `json:"text,omitempty"`
+	Found  int         `json:"found,omitempty"` // keys in the memtable when it took over
 }
 
 func openStore(ctx context.Context, url, prefix string) (store.Store, error) {
@@ -74,7 +74,7 @@ func runNode(ctx context.Context, url, prefix, name string, in io.Reader, out io
 		switch {
 		case ctx.Err() != nil:
 		case errors.As(err, &fenced) && errors.Is(err, store.ErrPrecondition):
-			tell(event{What: "refused", Epoch: uint64(fenced.Epoch), Slot: fenced.Key, By: uint64(fenced.By)})
+			tell(event{What: "refused", Epoch: fenced.Epoch, Slot: fenced.Key, By: fenced.By})
 		case err != nil:
 			tell(event{What: "error", Text: err.Error()})
 		}
@@ -104,7 +104,7 @@ func lead(ctx context.Context, st store.Store, name string, tell func(event)) er
 	if err != nil {
 		return err
 	}
-	tell(event{What: "leads", Epoch: uint64(term.Epoch()), Found: len(d.table)})
+	tell(event{What: "leads", Epoch: term.Epoch(), Found: len(d.table)})
 	for {
 		n := d.puts
 		key, value := fmt.Sprintf("key-%05d", n), fmt.Sprintf("%s, epoch %d", name, term.Epoch())
@@ -112,7 +112,7 @@ func lead(ctx context.Context, st store.Store, name string, tell func(event)) er
 		if err != nil {
 			return err
 		}
-		tell(event{What: "put", Epoch: uint64(term.Epoch()), Key: key, Value: value, Offset: offset})
+		tell(event{What: "put", Epoch: term.Epoch(), Key: key, Value: value, Offset: offset})
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():

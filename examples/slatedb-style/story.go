@@ -257,7 +257,7 @@ func (s *story) compact(ctx context.Context, st store.Store) error {
 // check compares the puts that nodes reported as acknowledged with the log.
 func (s *story) check(ctx context.Context, st store.Store, first, second, refused event) error {
 	pos, ok := layout.ParseDataKey(refused.Slot)
-	if !ok || uint64(pos.Epoch) != first.Epoch || refused.By != second.Epoch {
+	if !ok || pos.Epoch != first.Epoch || refused.By != second.Epoch {
 		return fmt.Errorf("broken promise: %s was refused at %q by epoch %d, not in its own epoch by %s", first.Node, refused.Slot, refused.By, second.Node)
 	}
 	next := uint64(0)

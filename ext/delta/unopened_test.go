@@ -79,7 +79,7 @@ func commitEdit(t *testing.T, w *writer.Writer, remove ...string) string {
 	return f.Key
 }
 
-func compactLog(t *testing.T, st store.Store, token uint64) {
+func compactLog(t *testing.T, st store.Store, token fence.Epoch) {
 	t.Helper()
 	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(token), Settle: logtest.Quick, Clock: clock.Go()})
 	if err == nil {
@@ -140,7 +140,7 @@ func TestSourceThatCannotBeOpened(t *testing.T) {
 		for n := range days {
 			for i, w := range all {
 				last[i] = commitEdit(t, w, last[i])
-				compactLog(t, logs[i], uint64(2+n))
+				compactLog(t, logs[i], fence.Epoch(2+n))
 			}
 			r := round(t, p, 0)
 			if s := r.Sources[0]; !errors.Is(s.Err, store.ErrDenied) || s.Name == "" || r.Sources[1].Published != uint64(n+2) {

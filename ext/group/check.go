@@ -154,7 +154,7 @@ func (t *town) run(ctx context.Context) error {
 		return err
 	}
 	for p, epoch := range t.high {
-		if uint64(epoch) > found.Highest {
+		if epoch > found.Highest {
 			t.problem(PartitionPrefix(p)+"/", noToken, "its log is in epoch %d, but the assignments of the group have given no token above %d: assignments were lost, and tokens would be given a second time", epoch, found.Highest)
 		}
 	}
@@ -270,7 +270,7 @@ func (t *town) sum(c *checked, found *inspected) {
 		if c.err == nil {
 			to.Group.Logs++
 			to.Group.Records += r.End
-			if epoch := r.Tail.Epoch; uint64(epoch) > found.Highest {
+			if epoch := r.Tail.Epoch; epoch > found.Highest {
 				t.high[c.partition] = epoch
 			}
 		}

@@ -28,7 +28,7 @@ type format struct {
 	Group      fence.ID      `json:"group"`
 	Name       string        `json:"name,omitempty"`
 	Partitions int           `json:"partitions"`
-	Base       uint64        `json:"base,omitempty"`
+	Base       fence.Epoch   `json:"base,omitempty"`
 	ValidityMS int64         `json:"validity_ms"`
 	Created    time.Time     `json:"created"`
 	Nonce      string        `json:"nonce"`

@@ -28,8 +28,8 @@ type inspected struct {
 	Partitions int
 	// Number is that of the newest assignment; 0 if there is none.
 	Number uint64
-	// Highest is the highest token that the assignments so far can have given out.
-	Highest uint64
+	// Highest is the highest epoch of a token that the assignments so far can have given out.
+	Highest fence.Epoch
 	// Members is how many the newest assignment lists.
 	Members int
 	// Objects and Bytes were read.
@@ -235,7 +235,7 @@ func (c *check) together() {
 			c.fault(member.FormatKey, "it is older than the newest assignment, which has another base or more partitions")
 		}
 		c.found.Number, c.found.Members, c.found.Partitions = a.Number(), len(a.Members()), max(c.found.Partitions, a.Partitions())
-		c.found.Highest = a.Base() + a.Number()*assign.MaxOpenings + assign.MaxOpenings - 1
+		c.found.Highest = a.Base() + fence.Epoch(a.Number()+1)*assign.MaxOpenings - 1
 		for _, m := range a.Members() {
 			if !c.members[m.Name] {
 				c.fault(member.Key(m.Name), "it is missing, but the newest assignment lists this member; the others take it for dead")

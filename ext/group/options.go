@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/group/internal/assign"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
@@ -29,7 +30,7 @@ type Options struct {
 	Partitions int
 	// Base is what all tokens are above, if the group is created: set it to the highest token
 	// that was ever used for one of its partitions.
-	Base uint64
+	Base fence.Epoch
 	// Validity is how long a member holds its partitions without a heartbeat. Whole milliseconds, 100 ms to
 	// 24 h; default what the group has, or 15 s if it is created. All members have the
 	// same, so another than the group's is [ErrOptions].

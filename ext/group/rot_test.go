@@ -31,7 +31,7 @@ var users = flag.Int("users", 16, "one in so many of these is also met by member
 // each partition so far.
 type objects struct {
 	bodies map[string][]byte
-	top    map[int]uint64
+	top    map[int]fence.Epoch
 }
 
 func contents(t *testing.T, st store.Store) map[string][]byte {

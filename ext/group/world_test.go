@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -29,8 +30,8 @@ type world struct {
 	faulty     *faultstore.Store
 
 	mu    sync.Mutex
-	top   map[int]uint64     // the greatest token of each partition
-	owns  map[int]*ownership // who works on it, by his own belief
+	top   map[int]fence.Epoch // the greatest token of each partition
+	owns  map[int]*ownership  // who works on it, by his own belief
 	freed map[int]time.Time
 	gaps  []time.Duration
 	opens int
@@ -62,7 +63,7 @@ func inFaultyWorld(t *testing.T, partitions int, f faultstore.Options, test func
 		group.Found(t, mem, partitions, validity)
 		test(&world{
 			T: t, partitions: partitions, clock: c, mem: mem, faulty: faultstore.New(mem, &f),
-			top: map[int]uint64{}, owns: map[int]*ownership{}, freed: map[int]time.Time{},
+			top: map[int]fence.Epoch{}, owns: map[int]*ownership{}, freed: map[int]time.Time{},
 		})
 	})
 }
@@ -130,7 +131,7 @@ func (x *worker) loop(ctx context.Context) {
 func (x *worker) serve(ctx context.Context, p *group.Partition) error {
 	w := x.w
 	w.mu.Lock()
-	n, token := p.Number(), uint64(p.Token().Epoch())
+	n, token := p.Number(), p.Token().Epoch()
 	if x.stale != "" && x.stale == x.session() {
 		defer w.mu.Unlock()
 		if token >= w.top[n] {

@@ -69,7 +69,7 @@ func LeaseToken(ctx context.Context, leases Leases, name, holder string) (fence.
 	if err != nil || revision == 0 {
 		return fence.Token{}, fmt.Errorf("kubelock: the Lease %s has resourceVersion %q, which is no number from 1 on: this API server's versions are no tokens", name, lease.ResourceVersion)
 	}
-	return fence.NewToken(revision), nil
+	return fence.NewToken(fence.Epoch(revision)), nil
 }
 
 func value(s *string) string {

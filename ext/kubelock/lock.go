@@ -261,7 +261,7 @@ func (l *Lock) draw(ctx context.Context, floor fence.Epoch) (fence.Epoch, error)
 		if r.Epoch() > floor {
 			return r.Epoch(), nil
 		}
-		_, err = register.Open(ctx, l.st, epochKey(l.name), fence.NewToken(uint64(floor)), opts)
+		_, err = register.Open(ctx, l.st, epochKey(l.name), fence.NewToken(floor), opts)
 		if err != nil && !errors.Is(err, fence.ErrFenced) {
 			return 0, fmt.Errorf("drawing an epoch: %w", err)
 		}
@@ -378,5 +378,5 @@ func (l *Lock) Token(ctx context.Context) (fence.Token, error) {
 	if term == 0 {
 		return fence.Token{}, fmt.Errorf("%w: %q does not lead", ErrNotHolder, l.identity)
 	}
-	return fence.NewToken(uint64(term)), nil
+	return fence.NewToken(term), nil
 }

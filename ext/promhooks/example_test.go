@@ -96,7 +96,7 @@ func ExampleMetrics_Writer() {
 	err = fencepost.Run(ctx, st, opts, func(ctx context.Context, s *fencepost.Session) error {
 		if !fenced { // something else opens the next epoch, past the election
 			fenced = true
-			w, err := writer.Open(ctx, st, fence.NewToken(uint64(s.Epoch())+1), nil)
+			w, err := writer.Open(ctx, st, fence.NewToken(s.Epoch()+1), nil)
 			if err != nil {
 				return err
 			}

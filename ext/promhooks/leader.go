@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
 )
 
@@ -49,9 +50,9 @@ func (m *Metrics) Leader(election string, next leader.Hooks) leader.Hooks {
 	h := next
 	h.Elected = func(e leader.Election) {
 		leads.Set(1)
-		epoch.Set(newest.raise(uint64(e.Epoch)))
+		epoch.Set(newest.raise(e.Epoch))
 		elected.Inc()
-		left.set(uint64(e.Epoch), e.Remaining)
+		left.set(e.Epoch, e.Remaining)
 		waited.Observe(e.Took.Seconds())
 		if next.Elected != nil {
 			next.Elected(e)
@@ -59,7 +60,7 @@ func (m *Metrics) Leader(election string, next leader.Hooks) leader.Hooks {
 	}
 	h.Ended = func(e leader.End) {
 		leads.Set(0)
-		left.end(uint64(e.Epoch))
+		left.end(e.Epoch)
 		l.ends.WithLabelValues(election, termCause(e.Cause)).Inc()
 		if next.Ended != nil {
 			next.Ended(e)
@@ -68,7 +69,7 @@ func (m *Metrics) Leader(election string, next leader.Hooks) leader.Hooks {
 	h.Heartbeat = func(e leader.Heartbeat) {
 		beats.Observe(e.Took.Seconds())
 		late.Observe(e.Late.Seconds())
-		left.set(uint64(e.Epoch), e.Remaining)
+		left.set(e.Epoch, e.Remaining)
 		if e.Err != nil {
 			failed.Inc()
 		}
@@ -77,7 +78,7 @@ func (m *Metrics) Leader(election string, next leader.Hooks) leader.Hooks {
 		}
 	}
 	h.Leader = func(r leader.Record) {
-		epoch.Set(newest.raise(uint64(r.Epoch)))
+		epoch.Set(newest.raise(r.Epoch))
 		if next.Leader != nil {
 			next.Leader(r)
 		}
@@ -102,10 +103,10 @@ func termCause(err error) string {
 // newest is the greatest number seen.
 type newest struct {
 	mu sync.Mutex
-	n  uint64
+	n  fence.Epoch
 }
 
-func (n *newest) raise(to uint64) float64 {
+func (n *newest) raise(to fence.Epoch) float64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.n = max(n.n, to)
@@ -125,7 +126,7 @@ type deadline struct {
 	clock clock.Clock
 	mu    sync.Mutex
 	at    clock.Instant
-	over  uint64 // the last term that has ended; 0 if there was none
+	over  fence.Epoch // the last term that has ended; 0 if there was none
 }
 
 func newDeadlines(c clock.Clock, name, help string, labels ...string) *deadlines {
@@ -143,7 +144,7 @@ func (d *deadlines) of(label string) *deadline {
 
 // set notes how much is left of the term of an epoch. A heartbeat may be told after the end of its term,
 // with what was left before. That counts no more. A group has no epochs, so its epoch is 0.
-func (d *deadline) set(epoch uint64, left time.Duration) {
+func (d *deadline) set(epoch fence.Epoch, left time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if epoch == 0 || epoch != d.over {
@@ -151,7 +152,7 @@ func (d *deadline) set(epoch uint64, left time.Duration) {
 	}
 }
 
-func (d *deadline) end(epoch uint64) {
+func (d *deadline) end(epoch fence.Epoch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.at, d.over = d.clock.Now(), epoch

@@ -133,7 +133,7 @@ func TestFencedWritersAreCounted(t *testing.T) {
 				want(t, reg, 1, "fencepost_writer_ends_total", "fenced")
 				return nil
 			}
-			intruder, err := writer.Open(ctx, st, fence.NewToken(uint64(s.Epoch())+1), &writer.Options{Clock: clock.Go()})
+			intruder, err := writer.Open(ctx, st, fence.NewToken(s.Epoch()+1), &writer.Options{Clock: clock.Go()})
 			if err != nil {
 				return err
 			}

@@ -50,7 +50,7 @@ func ParseDeltaCommitKey(key string) (version int64, ok bool) {
 	return int64(n), ok && below && json && int64(n) >= 0
 }
 
-// NumberedKey names a lock by its epoch, or a manifest: <prefix><number>.json.
+// NumberedKey names an object by its number: <prefix><number>.json.
 func NumberedKey(prefix string, n uint64) string { return prefix + FormatNumber(n) + ".json" }
 
 // ParseNumberedKey reads what [NumberedKey] writes. Numbers begin at 1.
@@ -61,24 +61,22 @@ func ParseNumberedKey(prefix, key string) (n uint64, ok bool) {
 	return n, ok && below && json && n > 0
 }
 
-const (
-	// MaxMinEpoch is the greatest epoch to which an election may skip.
-	MaxMinEpoch = 1 << 62
-	// MaxEpoch is the greatest epoch of an election. An election that counts on from MaxMinEpoch,
-	// a thousand times a second, comes there after 34 years.
-	MaxEpoch = MaxMinEpoch + 1<<40
-	_        = uint(MaxEpoch-fence.MaxEpoch) + uint(fence.MaxEpoch-MaxEpoch) // both say the same
-)
+// MaxMinEpoch is the greatest epoch to which an election may skip. An election that counts on from
+// there, a thousand times a second, comes to [fence.MaxEpoch] after 34 years.
+const MaxMinEpoch fence.Epoch = 1 << 62
 
-// ParseLockKey reads what [NumberedKey] writes for a lock. It reports false for a number that no
-// election comes to.
-func ParseLockKey(prefix, key string) (epoch uint64, ok bool) {
-	epoch, ok = ParseNumberedKey(prefix, key)
+// LockKey names the lock of an epoch.
+func LockKey(prefix string, epoch fence.Epoch) string { return NumberedKey(prefix, uint64(epoch)) }
+
+// ParseLockKey reads what [LockKey] writes. It reports false for a number that no election comes to.
+func ParseLockKey(prefix, key string) (epoch fence.Epoch, ok bool) {
+	n, ok := ParseNumberedKey(prefix, key)
+	epoch = fence.Epoch(n)
 	// guard:great-epoch. An object whose number is above MaxEpoch, which is 2⁶² + 2⁴⁰, does not count
 	// as a lock.
 	//
-	//mutant:replace epoch <= MaxEpoch => true
-	return epoch, ok && epoch <= MaxEpoch
+	//mutant:replace epoch <= fence.MaxEpoch => true
+	return epoch, ok && epoch <= fence.MaxEpoch
 }
 
 // consumerName is a name that every store takes in a key.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -36,10 +37,10 @@ const (
 // Action is what to do next.
 type Action struct {
 	Op    Op
-	Epoch uint64
+	Epoch fence.Epoch
 	// After lets a listing skip this epoch and lower ones.
-	After uint64
-	Next  uint64 // of Create
+	After fence.Epoch
+	Next  fence.Epoch // of Create
 	Known store.Version
 	Nonce string
 	Until clock.Instant
@@ -91,7 +92,7 @@ type Event struct {
 	Sent clock.Instant
 	// Epoch and Version are those of the highest lock of a listing, or 0 and "" if
 	// there is none. Version is also the version that an applied write made.
-	Epoch   uint64
+	Epoch   fence.Epoch
 	Version store.Version
 	Lock    Lock // of Got
 	Age     *Age // of Got; nil if the store does not tell

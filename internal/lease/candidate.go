@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -33,9 +34,9 @@ type Candidate struct {
 	won        Lock // the lock that this candidate has created
 	wrote      clock.Instant
 	sent       clock.Instant
-	confirming bool   // waiting until the store lets it write won again
-	checking   bool   // the last step of a win: a listing must show won as the newest
-	taken      uint64 // the create of this epoch was refused, so it exists
+	confirming bool        // waiting until the store lets it write won again
+	checking   bool        // the last step of a win: a listing must show won as the newest
+	taken      fence.Epoch // the create of this epoch was refused, so it exists
 
 	reported Report
 	told     bool

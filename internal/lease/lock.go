@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -21,18 +21,9 @@ const (
 // Valid reports whether s is one of the three states.
 func (s State) Valid() bool { return s == Held || s == Draining || s == Expired }
 
-const (
-	// MaxEpoch is the greatest epoch of an election. Nobody reads or writes a lock of a greater
-	// one: no election comes that far by counting.
-	MaxEpoch = layout.MaxEpoch
-	// MaxMinEpoch is the greatest epoch to which a milestone may skip. It leaves room for as
-	// many leaderships as there can be.
-	MaxMinEpoch = layout.MaxMinEpoch
-)
-
 // Lock is the part of a lock file that the machines need.
 type Lock struct {
-	Epoch   uint64
+	Epoch   fence.Epoch
 	Version store.Version
 	Nonce   string
 	Holder  string
@@ -43,12 +34,12 @@ type Lock struct {
 	// over, because its holder may still believe that it leads.
 	Wait time.Duration
 	// Next is the epoch that follows if it is not Epoch+1: see [Config.MinEpoch].
-	Next uint64
+	Next fence.Epoch
 }
 
 // next is the epoch to create once l is expired. It depends on l alone, so
 // all candidates that see l race for the same key.
-func (l Lock) next() uint64 { return max(l.Epoch+1, l.Next) }
+func (l Lock) next() fence.Epoch { return max(l.Epoch+1, l.Next) }
 
 // same reports whether o is the same write of the same lock. It compares the
 // nonces too, because some stores repeat versions.
@@ -66,7 +57,7 @@ type Config struct {
 	Poll time.Duration
 	// MinEpoch is the least epoch to win. Below it a candidate first creates a
 	// milestone: a lock that is expired from the beginning and whose Next is MinEpoch.
-	MinEpoch uint64
+	MinEpoch fence.Epoch
 	// Reclaim deposes a lock of Identity at once if it is the first one that this
 	// Candidate sees: its holder is known to be dead.
 	Reclaim bool

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/store"
 )
@@ -100,12 +101,12 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 	return s
 }
 
-func number(t *testing.T, s string) uint64 {
+func number(t *testing.T, s string) fence.Epoch {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return fence.Epoch(n)
 }
 
 func duration(t *testing.T, s string) time.Duration {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 )
 
 // expired goes on with a lock that is expired: it creates the next one, at once or
@@ -38,7 +39,7 @@ func (c *Candidate) expired(now clock.Instant, age *Age) Action {
 }
 
 func (c *Candidate) create() Action {
-	if c.lock.next() > MaxEpoch {
+	if c.lock.next() > fence.MaxEpoch {
 		return Action{Op: Fail, Err: fmt.Errorf("%w: %d; no election comes that far by counting, so something else has written that lock; delete it, unless somebody led in that epoch", ErrNumbers, c.lock.Epoch)}
 	}
 	c.won = Lock{Epoch: c.lock.next(), Nonce: c.cfg.Nonce()}

@@ -38,7 +38,7 @@ var quick = &store.SettleOptions{Backoff: time.Microsecond, MaxBackoff: time.Mic
 
 func testOpen(st store.Store) *Log { return With(st, testFormat(), &Options{Settle: quick}) }
 
-func testUpdater(t testing.TB, st store.Store, role layout.Role, epoch uint64) *Updater {
+func testUpdater(t testing.TB, st store.Store, role layout.Role, epoch fence.Epoch) *Updater {
 	t.Helper()
 	u, err := testOpen(st).Updater(role, fence.NewToken(epoch))
 	if err != nil {
@@ -87,7 +87,7 @@ func newest(t testing.TB, st store.Store) *Manifest {
 }
 
 // apply makes n updates of role in epoch and returns their ids.
-func apply(t testing.TB, st store.Store, role layout.Role, epoch uint64, n int) []string {
+func apply(t testing.TB, st store.Store, role layout.Role, epoch fence.Epoch, n int) []string {
 	t.Helper()
 	u := testUpdater(t, st, role, epoch)
 	var ids []string

@@ -174,7 +174,7 @@ func (w *interleaving) act(script string) {
 			_, err = w.other.Update(context.Background(), effect(id))
 		case 's':
 			w.epoch++
-			u := testUpdater(w.t, w.inner, layout.Writer, w.epoch)
+			u := testUpdater(w.t, w.inner, layout.Writer, fence.Epoch(w.epoch))
 			_, err = u.Update(context.Background(), effect(id))
 		case 't':
 			_, err = w.twin.Update(context.Background(), effect(id))

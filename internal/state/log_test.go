@@ -135,7 +135,7 @@ func TestNewestRefilled(t *testing.T) {
 				}
 				done++
 				top := newest(t, inner).Version
-				apply(t, other, layout.Compactor, uint64(done), 1)
+				apply(t, other, layout.Compactor, fence.Epoch(done), 1)
 				mustPrune(t, other)
 				switch name {
 				case "junk":

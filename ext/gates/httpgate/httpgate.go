@@ -66,7 +66,7 @@ func Handler(gate *fence.Gate, next http.Handler, opts *Options) http.Handler {
 		n, err := strconv.ParseUint(text, 10, 64)
 		epoch := fence.Epoch(n)
 		if err != nil || epoch == 0 || epoch > fence.MaxEpoch || len(r.Header.Values(Header)) > 1 {
-			http.Error(w, fmt.Sprintf("%s must be one number from 1 to %d", Header, uint64(fence.MaxEpoch)), http.StatusBadRequest)
+			http.Error(w, fmt.Sprintf("%s must be one number from 1 to %d", Header, fence.MaxEpoch), http.StatusBadRequest)
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), epochKey{}, epoch))

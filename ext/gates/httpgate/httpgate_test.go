@@ -30,7 +30,7 @@ func Example() {
 		value = fmt.Sprintf("%s, of epoch %d", b, httpgate.Epoch(r.Context()))
 	}), nil))
 	defer service.Close()
-	send := func(epoch uint64, text string) error { // the token is that of an election
+	send := func(epoch fence.Epoch, text string) error { // the token is that of an election
 		client := &http.Client{Transport: httpgate.Transport(fence.NewToken(epoch), nil)}
 		answer, err := client.Post(service.URL, "text/plain", strings.NewReader(text))
 		if err != nil {

@@ -92,7 +92,7 @@ func (g *Gate) Enter(ctx context.Context, tx *sql.Tx, e fence.Epoch) error {
 		return &fence.FencedError{Epoch: e, By: 1}
 	case e > fence.MaxEpoch:
 		// guard:sql-bound. An epoch that no election has is refused, and not remembered.
-		return fmt.Errorf("%w: epoch %d is above %d, and no election has such an epoch", ErrOptions, uint64(e), uint64(fence.MaxEpoch))
+		return fmt.Errorf("%w: epoch %d is above %d, and no election has such an epoch", ErrOptions, e, fence.MaxEpoch)
 	}
 	args := []any{int64(e), g.name}
 	if g.raise[len(g.raise)-1] == '?' {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -26,7 +27,7 @@ const (
 // partition must have an owner again each time. No two members may own one at once, by their own
 // belief, and tokens must rise. A session may be lost, as on a slow machine; its worker joins again.
 func Run(t *testing.T, st store.Store, c clock.Clock) {
-	s := &story{T: t, clock: c, st: faultstore.New(st, &faultstore.Options{Clock: c}), owners: map[int]*group.Partition{}, by: map[int]string{}, tokens: map[int]uint64{}}
+	s := &story{T: t, clock: c, st: faultstore.New(st, &faultstore.Options{Clock: c}), owners: map[int]*group.Partition{}, by: map[int]string{}, tokens: map[int]fence.Epoch{}}
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -73,7 +74,7 @@ type story struct {
 	mu     sync.Mutex
 	owners map[int]*group.Partition
 	by     map[int]string
-	tokens map[int]uint64
+	tokens map[int]fence.Epoch
 }
 
 // work is a worker. It ends when it is drained.
@@ -103,7 +104,7 @@ func (s *story) work(ctx context.Context, st *faultstore.Store, name string, n i
 
 // own is the work on a partition.
 func (s *story) own(ctx context.Context, name string, p *group.Partition) error {
-	n, token := p.Number(), uint64(p.Token().Epoch())
+	n, token := p.Number(), p.Token().Epoch()
 	s.mu.Lock()
 	if o := s.owners[n]; o != nil && o.Remaining() > 0 && p.Remaining() > 0 {
 		s.Errorf("%s opens partition %d while %s owns it", name, n, s.by[n])

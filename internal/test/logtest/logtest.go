@@ -50,9 +50,9 @@ type Log struct {
 	Format manifest.Format
 
 	mu    sync.Mutex
-	want  []string // the history
-	Epoch uint64   // of the last writer that was opened
-	Token uint64   // of the last compactor
+	want  []string    // the history
+	Epoch fence.Epoch // of the last writer that was opened
+	Token fence.Epoch // of the last compactor
 }
 
 // New returns a log without records. With nil options time is that of clock.Go, which is
@@ -285,9 +285,9 @@ func (l *Log) Header(p frame.Point) frame.Header {
 }
 
 // Seal is an opener's seal for a slot, genuine or junk.
-func (l *Log) Seal(p fence.Position, next uint64) []byte {
+func (l *Log) Seal(p fence.Position, next fence.Epoch) []byte {
 	h := l.Header(frame.Point{Position: p})
-	return frame.EncodeSeal(&h, fence.Epoch(next))
+	return frame.EncodeSeal(&h, next)
 }
 
 // Data is an object of the log that is sound in itself.
@@ -301,8 +301,8 @@ func (l *Log) Data(p frame.Point, records ...string) []byte {
 }
 
 // At is a position.
-func At(epoch, seq uint64) fence.Position {
-	return fence.Position{Epoch: fence.Epoch(epoch), Seq: seq}
+func At(epoch fence.Epoch, seq uint64) fence.Position {
+	return fence.Position{Epoch: epoch, Seq: seq}
 }
 
 // Short returns a key with its numbers without their zeros: "data/1/2".

@@ -193,7 +193,7 @@ func TestRunSaysWhoIsFencedAgainAndAgain(t *testing.T) {
 		o := runtest.Options("a")
 		o.Logger = zap.New(core)
 		n := w.Start("a", o, func(ctx context.Context, s *fencepost.Session) error {
-			other, err := writer.Open(ctx, w.Mem, fence.NewToken(uint64(s.Epoch())+1), &writer.Options{Clock: clock.Go()})
+			other, err := writer.Open(ctx, w.Mem, fence.NewToken(s.Epoch()+1), &writer.Options{Clock: clock.Go()})
 			if err != nil {
 				return err
 			}

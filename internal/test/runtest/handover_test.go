@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/runtest"
@@ -31,14 +32,14 @@ type acks struct {
 	measured    atomic.Bool // append often now
 }
 
-func (a *acks) note(epoch uint64) {
+func (a *acks) note(epoch fence.Epoch) {
 	a.Lock()
 	defer a.Unlock()
-	if _, ok := a.first[epoch]; !ok {
-		a.first[epoch] = time.Now()
-		a.began <- epoch
+	if _, ok := a.first[uint64(epoch)]; !ok {
+		a.first[uint64(epoch)] = time.Now()
+		a.began <- uint64(epoch)
 	}
-	a.last[epoch] = time.Now()
+	a.last[uint64(epoch)] = time.Now()
 }
 
 // appendAll appends until its context ends or an append fails.
@@ -55,7 +56,7 @@ func (a *acks) appendWhile(ctx context.Context, s *fencepost.Session, goesOn fun
 		if err != nil {
 			return err
 		}
-		a.note(uint64(s.Epoch()))
+		a.note(s.Epoch())
 		pause := time.Second
 		if a.measured.Load() {
 			pause = 10 * time.Millisecond

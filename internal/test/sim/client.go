@@ -39,7 +39,7 @@ func (p Plan) people(w *world) {
 // elections.
 func (n *node) election(prefix string) *leader.Options {
 	return &leader.Options{
-		Hooks:    leader.Hooks{Elected: func(e leader.Election) { n.won(prefix, uint64(e.Epoch)) }},
+		Hooks:    leader.Hooks{Elected: func(e leader.Election) { n.won(prefix, e.Epoch) }},
 		Identity: fmt.Sprintf("%s/%x", n.name, n.rng.Uint64()), Validity: 2 * time.Second, Clock: n.clock, // the jitter follows from the identity
 		NoPrune: n.rng.IntN(2) == 0, Prune: leader.PruneOptions{Keep: 1 + n.rng.IntN(2)},
 	}
@@ -129,7 +129,7 @@ func (n *node) lead(ctx context.Context, wr *writer.Writer) {
 			v := fmt.Sprintf("%s/%d/%d.%d", n.name, wr.Epoch(), i, k)
 			values, records = append(values, v), append(records, []byte(v))
 		}
-		id := n.history().begin(op{kind: opAppend, node: n.name, epoch: uint64(wr.Epoch()), values: values, call: w.steps})
+		id := n.history().begin(op{kind: opAppend, node: n.name, epoch: wr.Epoch(), values: values, call: w.steps})
 		f, err := wr.AppendAsync(ctx, records, writer.Cursor([]byte(values[len(values)-1])))
 		if err != nil {
 			n.history().refused(id)
@@ -275,7 +275,7 @@ func (n *node) opened(call int, wr *writer.Writer) {
 	}
 	rec := wr.Recovered()
 	h := n.history()
-	h.end(h.begin(op{kind: opOpen, node: n.name, epoch: uint64(rec.Epoch), offset: rec.Offset, cursor: string(rec.Cursor), call: call}),
+	h.end(h.begin(op{kind: opOpen, node: n.name, epoch: rec.Epoch, offset: rec.Offset, cursor: string(rec.Cursor), call: call}),
 		yes, rec.Offset, n.world.steps)
 	n.world.tellf(n.name, "opened epoch %d at offset %d", rec.Epoch, rec.Offset)
 }

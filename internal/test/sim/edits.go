@@ -70,11 +70,11 @@ func (e *editor) edit(ctx context.Context, id string) bool {
 
 func (e *editor) commit(ctx context.Context, id string, edit manifest.Edit, live []string, wrong bool) bool {
 	h := e.history()
-	at := h.begin(op{kind: opEdit, node: e.name, epoch: uint64(e.wr.Epoch()), values: []string{id}, edit: &edit, call: e.world.steps})
+	at := h.begin(op{kind: opEdit, node: e.name, epoch: e.wr.Epoch(), values: []string{id}, edit: &edit, call: e.world.steps})
 	f, err := e.wr.CommitFilesAsync(ctx, edit)
 	conflict := errors.Is(err, writer.ErrConflict)
 	// A writer with a successor may report a conflict that the successor's edits caused.
-	if conflict != wrong && (err == nil || conflict && !h.overtaken(uint64(e.wr.Epoch()))) {
+	if conflict != wrong && (err == nil || conflict && !h.overtaken(e.wr.Epoch())) {
 		e.broken("conflict", "edit %s of %s: it fits the table: %v, but the answer was %v", id, e.name, !wrong, err)
 	}
 	if err != nil {

@@ -229,10 +229,10 @@ func (w *world) state() uint64 {
 		before := uint64(0)
 		for k, p := range w.history.ops {
 			if k != i && p.ret >= 0 && p.ret < o.call {
-				before += mix(str(p.node), uint64(p.kind), p.epoch)
+				before += mix(str(p.node), uint64(p.kind), uint64(p.epoch))
 			}
 		}
-		sum += mix(str(o.node), uint64(o.kind), o.epoch, before, flag01(o.ret >= 0), uint64(o.outcome), o.offset, str(o.cursor))
+		sum += mix(str(o.node), uint64(o.kind), uint64(o.epoch), before, flag01(o.ret >= 0), uint64(o.outcome), o.offset, str(o.cursor))
 	}
 	return sum
 }

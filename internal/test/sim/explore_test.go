@@ -26,7 +26,7 @@ var long = flag.Bool("long", test.Whole(), "explore also the scenarios that take
 
 // opens opens a writer in an epoch and appends some values. Then it crashes, since its later
 // steps are of no interest. While it appends, the writer's manifest update runs too.
-func opens(epoch uint64, values ...string) func(context.Context, *node) {
+func opens(epoch fence.Epoch, values ...string) func(context.Context, *node) {
 	return func(ctx context.Context, n *node) {
 		wr, err := writer.Open(ctx, n.store(), fence.NewToken(epoch), n.simple())
 		if err != nil {
@@ -44,13 +44,13 @@ func opens(epoch uint64, values ...string) func(context.Context, *node) {
 
 // appends appends one record of one value, which is its cursor too.
 func (n *node) appends(ctx context.Context, wr *writer.Writer, v string) {
-	id := n.history().begin(op{kind: opAppend, node: n.name, epoch: uint64(wr.Epoch()), values: []string{v}, call: n.world.steps})
+	id := n.history().begin(op{kind: opAppend, node: n.name, epoch: wr.Epoch(), values: []string{v}, call: n.world.steps})
 	off, err := wr.Append(ctx, [][]byte{[]byte(v)}, writer.Cursor([]byte(v)))
 	n.appended(id, off, err)
 }
 
 // fills opens a writer, appends one record and closes it.
-func (n *node) fills(epoch uint64, v string, o *writer.Options) {
+func (n *node) fills(epoch fence.Epoch, v string, o *writer.Options) {
 	ctx := context.Background()
 	wr, err := writer.Open(ctx, n.store(), fence.NewToken(epoch), o)
 	if err != nil {
@@ -177,7 +177,7 @@ func compactsOnce(ctx context.Context, n *node) {
 
 func campaigns(ctx context.Context, n *node) {
 	e, err := leader.New(n.store(), "lock", &leader.Options{
-		Identity: n.name, Validity: 2 * time.Second, Clock: n.clock, NoPrune: true, Hooks: leader.Hooks{Elected: func(e leader.Election) { n.won("lock/", uint64(e.Epoch)) }},
+		Identity: n.name, Validity: 2 * time.Second, Clock: n.clock, NoPrune: true, Hooks: leader.Hooks{Elected: func(e leader.Election) { n.won("lock/", e.Epoch) }},
 	})
 	if err != nil {
 		panic(err)

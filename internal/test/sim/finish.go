@@ -122,13 +122,13 @@ func (w *world) stragglers(n int) {
 }
 
 // highest returns the greatest epoch that any writer may have.
-func (w *world) highest() uint64 {
+func (w *world) highest() fence.Epoch {
 	top := w.token
 	for k := range w.bucket.objects {
 		for _, prefix := range []string{layout.LockPrefix, layout.DataPrefix} {
 			rest, found := strings.CutPrefix(k, prefix)
 			if e, ok := layout.ParseNumber(rest[:min(20, len(rest))]); ok && found {
-				top = max(top, e)
+				top = max(top, fence.Epoch(e))
 			}
 		}
 	}

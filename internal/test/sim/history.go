@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 )
 
@@ -38,7 +39,7 @@ func (o outcome) String() string {
 type op struct {
 	kind      opKind
 	node      string
-	epoch     uint64
+	epoch     fence.Epoch
 	values    []string // appended or read
 	offset    uint64   // of the first value
 	cursor    string
@@ -83,7 +84,7 @@ func (h *history) end(id int, o outcome, offset uint64, ret int) (values []strin
 }
 
 // overtaken reports whether a later epoch was opened.
-func (h *history) overtaken(epoch uint64) bool {
+func (h *history) overtaken(epoch fence.Epoch) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.ContainsFunc(h.ops, func(o op) bool { return o.kind == opOpen && o.outcome == yes && o.epoch > epoch })
@@ -205,8 +206,8 @@ func (h *history) checkReads() {
 // last record, with that record's cursor. A zombie gets no acknowledgement for an append
 // that it made after its successor's first acknowledgement.
 func (h *history) checkEpochs() {
-	first := map[uint64]int{} // epoch → step of its first acknowledgement
-	owner := map[string]uint64{}
+	first := map[fence.Epoch]int{} // epoch → step of its first acknowledgement
+	owner := map[string]fence.Epoch{}
 	for _, o := range h.ops {
 		if o.kind != opAppend && o.kind != opEdit {
 			continue
@@ -220,7 +221,7 @@ func (h *history) checkEpochs() {
 			}
 		}
 	}
-	last := uint64(0)
+	last := fence.Epoch(0)
 	for i, v := range h.final {
 		epoch, known := owner[v]
 		switch {

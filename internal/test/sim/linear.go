@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // logState is the log as a sequential object. prev is the state one record shorter, so
 // that a prefix can be compared.
 type logState struct {
-	epoch uint64
+	epoch fence.Epoch
 	size  uint64
 	sum   uint64 // hash of all records
 	prev  *logState

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
@@ -130,7 +131,7 @@ func (n *node) die() {
 
 // won notes that the node was elected. No other node may have won that epoch. No later
 // epoch may have existed at the node's last listing of the locks.
-func (n *node) won(prefix string, epoch uint64) {
+func (n *node) won(prefix string, epoch fence.Epoch) {
 	if n.crashed() {
 		return
 	}
@@ -152,7 +153,7 @@ func (n *node) won(prefix string, epoch uint64) {
 // lock is a leader's lock that was created.
 type lock struct {
 	prefix string
-	epoch  uint64
+	epoch  fence.Epoch
 	step   int
 }
 
@@ -173,7 +174,7 @@ func (w *world) election(r *request) {
 		r.node.listed[prefix] = at
 	case r.op == "put" && r.cond == store.IfAbsent() && r.rep.err == nil:
 		if epoch, ok := layout.ParseNumber(strings.TrimSuffix(number, ".json")); ok {
-			w.locks = append(w.locks, lock{prefix, epoch, w.steps})
+			w.locks = append(w.locks, lock{prefix, fence.Epoch(epoch), w.steps})
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 )
 
@@ -217,7 +218,7 @@ func (h *history) checkOrder(there map[string]bool) {
 		edit    *op    // the edit that comes after the last record, if any
 		end     int    // offset after the last record; -1: no record yet
 	}
-	places := map[uint64]*place{}
+	places := map[fence.Epoch]*place{}
 	for i := range h.ops {
 		o := &h.ops[i]
 		if o.kind != opAppend && o.kind != opEdit || o.unsent {

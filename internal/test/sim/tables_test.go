@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 )
 
@@ -11,7 +12,7 @@ import (
 // e3 sets a property at the same offset. The outcome of y is unknown, x was refused.
 func edited(change func(h *history)) *history {
 	f, g := manifest.File{Key: "file/1/f", Size: 1}, manifest.File{Key: "file/1/g", Size: 2}
-	edit := func(id string, epoch, offset uint64, call, ret int, o outcome, e manifest.Edit) op {
+	edit := func(id string, epoch fence.Epoch, offset uint64, call, ret int, o outcome, e manifest.Edit) op {
 		e.Properties = map[string]string{idPrefix + id: "", "last": id}
 		return op{kind: opEdit, epoch: epoch, values: []string{id}, offset: offset, edit: &e, call: call, ret: ret, outcome: o}
 	}

@@ -62,7 +62,7 @@ func (w *world) tidy(ctx context.Context, n *node) {
 		}
 	}
 	epoch := w.manifest().Roles[layout.Compactor].Epoch + 1
-	c, err := compactor.New(n.store(), &compactor.Options{Token: fence.NewToken(uint64(epoch)), FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
+	c, err := compactor.New(n.store(), &compactor.Options{Token: fence.NewToken(epoch), FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		w.history.broken("client", "%v", err)
 		return

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -12,7 +13,7 @@ import (
 type Told struct{ h history }
 
 // Appended records the result of one append.
-func (t *Told) Appended(node string, epoch uint64, values []string, offset uint64, err error) {
+func (t *Told) Appended(node string, epoch fence.Epoch, values []string, offset uint64, err error) {
 	o := op{kind: opAppend, node: node, epoch: epoch, values: values, offset: offset}
 	switch {
 	case err == nil:

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 )
@@ -28,8 +29,8 @@ type world struct {
 	holds   *holds
 	log     *state.Log // for world.names
 	closing bool
-	token   uint64 // last epoch given to a writer without an election
-	ctoken  uint64 // the same for compactors
+	token   fence.Epoch // last epoch given to a writer without an election
+	ctoken  fence.Epoch // the same for compactors
 
 	mu      sync.Mutex // guards fresh, the clocks' timers, request.gone, node.dead
 	fresh   []*request

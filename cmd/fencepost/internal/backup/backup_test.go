@@ -37,7 +37,7 @@ type life struct {
 	t     *testing.T
 	st    store.Store
 	files store.Store // nil: the log has no second store
-	epoch uint64
+	epoch fence.Epoch
 	n     int
 }
 

@@ -132,7 +132,7 @@ func TestFilesOfABusyLog(t *testing.T) {
 		}
 		// It is the second store of the restored log: a writer creates files there, and a
 		// compactor may delete some.
-		again := &life{t: t, st: restored, files: second, epoch: uint64(r.Epoch)}
+		again := &life{t: t, st: restored, files: second, epoch: r.Epoch}
 		again.lead()
 		again.compact()
 		whole(t, restored, &verify.Options{Files: second})
@@ -338,7 +338,7 @@ func TestRestoreSleeps(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			l.epoch = uint64(r.Epoch)
+			l.epoch = r.Epoch
 			l.compact()
 			l.lead()
 		})

@@ -173,7 +173,7 @@ func TestRestoredLogIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &life{t: t, st: back, epoch: uint64(r.Epoch)}
+	l := &life{t: t, st: back, epoch: r.Epoch}
 	l.lead()
 	l.compact()
 	_, err = backup.Restore(t.Context(), to, back, quick)

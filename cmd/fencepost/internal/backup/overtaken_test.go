@@ -174,7 +174,7 @@ func TestOvertakenRestore(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		l := &life{t: t, st: back, epoch: uint64(r.Epoch)}
+		l := &life{t: t, st: back, epoch: r.Epoch}
 		l.lead()
 		l.compact()
 		l.lead()

@@ -458,7 +458,7 @@ func (r *restoring) raise(ctx context.Context, written fence.Epoch) (fence.Epoch
 	if ignore(err, leader.ErrNoLeader) != nil {
 		return 0, err
 	}
-	least := fence.Epoch(min(uint64(max(base.Epoch, base.Next, written))+EpochGap, 1<<62))
+	least := min(max(base.Epoch, base.Next, written)+EpochGap, 1<<62)
 	who := &leader.Options{Identity: holder, NoPrune: true}
 	e, err := leader.New(r.to.log, inspect.Lock.Prefix(), who)
 	if err != nil {
@@ -485,7 +485,7 @@ func (r *restoring) raise(ctx context.Context, written fence.Epoch) (fence.Epoch
 	if _, err := e.StepDown(ctx, &leader.StepDownOptions{Reason: "restored from a backup", Immediate: true}); ignore(err, leader.ErrNoLeader) != nil {
 		return 0, err
 	}
-	who.MinEpoch = uint64(least)
+	who.MinEpoch = least
 	if e, err = leader.New(r.to.log, inspect.Lock.Prefix(), who); err != nil {
 		return 0, err
 	}

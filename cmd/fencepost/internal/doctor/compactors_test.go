@@ -18,7 +18,7 @@ import (
 )
 
 // append appends with a token that no election has given, as that of a partition.
-func (p *patient) append(epoch uint64) {
+func (p *patient) append(epoch fence.Epoch) {
 	p.t.Helper()
 	w, err := writer.Open(p.t.Context(), p, fence.NewToken(epoch), nil)
 	if err == nil {

@@ -161,7 +161,7 @@ func (p *patient) crash() {
 // corrupt leaves a newest lock that cannot be read.
 func (p *patient) corrupt() {
 	p.t.Helper()
-	if _, err := p.Put(p.t.Context(), layout.NumberedKey(layout.LockPrefix, 20_000), []byte("{"), nil); err != nil {
+	if _, err := p.Put(p.t.Context(), layout.LockKey(layout.LockPrefix, 20_000), []byte("{"), nil); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -384,7 +384,7 @@ func TestMuch(t *testing.T) {
 		"":                                  func(*examination) {},
 		"there are 8196 objects":            func(x *examination) { x.state.Tail.Seq += manySlots },
 		"in epoch 7 there are 8193 objects": func(x *examination) { x.state.Tail = fence.Position{Epoch: 7, Seq: manySlots + 1} },
-		"0 epochs are left":                 func(x *examination) { x.state.Compactor.Epoch = layout.MaxEpoch },
+		"0 epochs are left":                 func(x *examination) { x.state.Compactor.Epoch = fence.MaxEpoch },
 		"old locks":                         func(x *examination) { x.state.Objects[inspect.Lock] = verify.Count{Objects: manyLocks + 1} },
 		"folded and not deleted":            func(x *examination) { x.state.Overdue = manyFreed + 1 },
 		"is the compactor": func(x *examination) {

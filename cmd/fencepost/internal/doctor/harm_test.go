@@ -81,7 +81,7 @@ func TestNeighbours(t *testing.T) {
 func TestLockOfCompactors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := admit(t, logtest.WithGrace(10*time.Minute))
-		fixture.Put(t, p, layout.NumberedKey(layout.CompactorLockPrefix, 7), []byte("{"))
+		fixture.Put(t, p, layout.LockKey(layout.CompactorLockPrefix, 7), []byte("{"))
 		found := examine(t, p, nil)
 		wants(t, found, "compactor", Problem, "step-down --force --compactor --validity D URL")
 		for _, check := range []string{"leader", "compaction", "pins", "growth"} {
@@ -248,13 +248,13 @@ func TestRulesOfFiles(t *testing.T) {
 // TestWrongNumber: a lock whose number is far above the one before is no work of an election.
 func TestWrongNumber(t *testing.T) {
 	for name, c := range map[string]struct {
-		epoch uint64
+		epoch fence.Epoch
 		next  bool
 		says  string
 	}{
 		"far above":         {1 << 40, false, "which does not name the newest"},
 		"named as the next": {1 << 40, true, ""},
-		"the last":          {layout.MaxEpoch, false, "0 epochs are left"},
+		"the last":          {fence.MaxEpoch, false, "0 epochs are left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -296,9 +296,9 @@ func (p *patient) leadWith(o *leader.Options) {
 }
 
 // leap puts an expired lock under a high number, as a faulty program would.
-func (p *patient) leap(epoch uint64) {
+func (p *patient) leap(epoch fence.Epoch) {
 	p.t.Helper()
-	p.edit(layout.NumberedKey(layout.LockPrefix, 1), layout.NumberedKey(layout.LockPrefix, epoch), func(doc map[string]any) { doc["epoch"] = epoch })
+	p.edit(layout.LockKey(layout.LockPrefix, 1), layout.LockKey(layout.LockPrefix, epoch), func(doc map[string]any) { doc["epoch"] = epoch })
 }
 
 // edit puts a copy of a document under a key, with a change and a right checksum.

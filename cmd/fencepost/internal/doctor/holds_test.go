@@ -21,7 +21,7 @@ import (
 )
 
 // fold runs the compactor once, which writes a manifest if there are new records.
-func (p *patient) fold(epoch uint64) {
+func (p *patient) fold(epoch fence.Epoch) {
 	p.t.Helper()
 	p.foldWith(&compactor.Options{Token: fence.NewToken(epoch)})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/leader"
@@ -82,6 +83,6 @@ func (p *patient) alone() {
 // fill adds old locks. Nobody reads what is in them.
 func (p *patient) fill(n int) {
 	for i := range n {
-		fixture.Put(p.t, p, layout.NumberedKey(layout.LockPrefix, uint64(i+1)), []byte("{"))
+		fixture.Put(p.t, p, layout.LockKey(layout.LockPrefix, fence.Epoch(i+1)), []byte("{"))
 	}
 }

@@ -24,13 +24,13 @@ func newLog(t testing.TB) *memstore.Store {
 	return logtest.New(t, logtest.Format(), nil).Mem
 }
 
-func open(t testing.TB, st store.Store, epoch uint64) *writer.Writer {
+func open(t testing.TB, st store.Store, epoch fence.Epoch) *writer.Writer {
 	t.Helper()
 	return openUntil(context.Background(), t, st, epoch)
 }
 
 // openUntil opens a writer whose term ends with until.
-func openUntil(until context.Context, t testing.TB, st store.Store, epoch uint64) *writer.Writer {
+func openUntil(until context.Context, t testing.TB, st store.Store, epoch fence.Epoch) *writer.Writer {
 	t.Helper()
 	w, err := writer.Open(t.Context(), st, fence.NewToken(epoch), &writer.Options{InFlight: 2, BatchBytes: 1})
 	if err != nil {

@@ -125,7 +125,7 @@ func TestFailureStays(t *testing.T) {
 		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(2 * time.Minute)
 			wantKind(t, h, "log")
-			fixture.Put(t, l.Mem, layout.NumberedKey(layout.CompactorLockPrefix, 1), []byte("rot"))
+			fixture.Put(t, l.Mem, layout.LockKey(layout.CompactorLockPrefix, 1), []byte("rot"))
 			time.Sleep(5 * time.Minute)
 			for range 300 {
 				time.Sleep(time.Second)

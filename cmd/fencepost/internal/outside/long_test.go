@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/internal/test/logtest"
@@ -128,8 +129,8 @@ func TestCompactorAwayForAMoment(t *testing.T) {
 func TestManyLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(nil)
-		lock := func(epoch uint64, state string) {
-			key := layout.NumberedKey(layout.LockPrefix, epoch)
+		lock := func(epoch fence.Epoch, state string) {
+			key := layout.LockKey(layout.LockPrefix, epoch)
 			b, err := document.Encode(key, map[string]any{
 				"format": document.Format, "epoch": epoch, "state": state, "holder": "ann", "validity_ms": 24 * 3600 * 1000, "acquired": time.Now(), "renewed": time.Now(),
 			})
@@ -138,7 +139,7 @@ func TestManyLeaders(t *testing.T) {
 			}
 			fixture.Put(t, mem, key, b)
 		}
-		last := uint64(1)
+		last := fence.Epoch(1)
 		leaders := func(n int) {
 			for range n {
 				lock(last, "expired")

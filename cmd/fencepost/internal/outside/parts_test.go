@@ -311,7 +311,7 @@ func TestOneBrokenPart(t *testing.T) {
 func TestRotOfAPart(t *testing.T) {
 	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
 		lead(t, l.Mem, "ann").append(t, 3)
-		fixture.Put(t, l.Mem, layout.NumberedKey(layout.CompactorLockPrefix, 1), []byte("rot"))
+		fixture.Put(t, l.Mem, layout.LockKey(layout.CompactorLockPrefix, 1), []byte("rot"))
 		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(5 * time.Minute)
 			if s := state(h); s.Err == "" || s.Log.End != 3 || !s.Log.Read.Tail || !exports(h, "log_unfolded_objects") || exports(h, "log_compactor_leads") {

@@ -24,7 +24,7 @@ func newLog(t *testing.T) *memstore.Store { return logtest.New(t, logtest.Format
 
 // lead is a leadership that appends records, each in an object of its own, with a
 // cursor.
-func lead(t *testing.T, st store.Store, epoch uint64, cursor string, records ...string) {
+func lead(t *testing.T, st store.Store, epoch fence.Epoch, cursor string, records ...string) {
 	t.Helper()
 	w, err := writer.Open(t.Context(), st, fence.NewToken(epoch), nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func lead(t *testing.T, st store.Store, epoch uint64, cursor string, records ...
 	}
 }
 
-func compact(t *testing.T, st store.Store, epoch uint64) {
+func compact(t *testing.T, st store.Store, epoch fence.Epoch) {
 	t.Helper()
 	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(epoch)})
 	if err == nil {
@@ -153,7 +153,7 @@ func TestLeadership(t *testing.T) {
 // A lock that cannot be read fails a survey, unless somebody is told of it. The other lock is read.
 func TestBadLock(t *testing.T) {
 	st := newLog(t)
-	if _, err := st.Put(t.Context(), layout.NumberedKey(layout.CompactorLockPrefix, 7), []byte("{"), nil); err != nil {
+	if _, err := st.Put(t.Context(), layout.LockKey(layout.CompactorLockPrefix, 7), []byte("{"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := survey.Take(t.Context(), st, nil); !errors.Is(err, leader.ErrCorrupt) {

@@ -128,7 +128,7 @@ func (s *story) compact(ctx context.Context, partition int, pass uint64) error {
 	if err != nil {
 		return err
 	}
-	c, err := compactor.New(log, &compactor.Options{Token: fence.NewToken(pass), Files: s.table})
+	c, err := compactor.New(log, &compactor.Options{Token: fence.NewToken(fence.Epoch(pass)), Files: s.table})
 	if err != nil {
 		return err
 	}

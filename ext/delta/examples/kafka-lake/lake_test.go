@@ -92,7 +92,7 @@ func (w *world) own(name string, rows uint64, flush time.Duration) *owner {
 	}
 	files := store.Store(w.table.Client(name))
 	o := &owner{world: w, committed: make(chan cursor, 1000), ended: make(chan error, 1)}
-	o.w, err = writer.Open(w.Context(), log, fence.NewToken(w.epoch), &writer.Options{Files: files, Hedge: -1, Init: &manifest.InitOptions{Files: files, Probe: quickProbe}})
+	o.w, err = writer.Open(w.Context(), log, fence.NewToken(fence.Epoch(w.epoch)), &writer.Options{Files: files, Hedge: -1, Init: &manifest.InitOptions{Files: files, Probe: quickProbe}})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func (w *world) files() (all []string) {
 }
 
 // commits is a rule for the commits of an epoch: all but the first, which has only the cursor.
-func commits(epoch uint64, f faultstore.Fault) faultstore.Rule {
+func commits(epoch fence.Epoch, f faultstore.Fault) faultstore.Rule {
 	skip := 0
 	if epoch == 1 {
 		skip = 1

@@ -55,7 +55,7 @@ type Assignment struct {
 	group   fence.ID
 	number  uint64
 	maker   fence.ID
-	base    uint64
+	base    fence.Epoch
 	members []Member
 	index   map[fence.ID]int // of members, by name
 	owners  []int32
@@ -67,7 +67,7 @@ type Assignment struct {
 
 // New returns the assignment before the first. Its number is 0, it lists no members, and
 // nobody owns anything. It is never stored.
-func New(group fence.ID, partitions int, base uint64) *Assignment {
+func New(group fence.ID, partitions int, base fence.Epoch) *Assignment {
 	a := &Assignment{group: group, base: base, owners: make([]int32, partitions), tenures: make([]uint64, partitions), first: make([]uint32, partitions+1)}
 	for p := range a.owners {
 		a.owners[p] = Nobody
@@ -85,7 +85,7 @@ func (a *Assignment) Number() uint64 { return a.number }
 func (a *Assignment) Maker() fence.ID { return a.maker }
 
 // Base is what all tokens of the group are above.
-func (a *Assignment) Base() uint64 { return a.base }
+func (a *Assignment) Base() fence.Epoch { return a.base }
 
 // Partitions is N, the number of partitions.
 func (a *Assignment) Partitions() int { return len(a.owners) }
@@ -117,7 +117,7 @@ func (a *Assignment) Token(p, opening int) fence.Token {
 	if a.tenures[p] == 0 || opening < 0 || opening >= MaxOpenings {
 		return fence.Token{}
 	}
-	return fence.NewToken(a.base + a.tenures[p]*MaxOpenings + uint64(opening))
+	return fence.NewToken(a.base + fence.Epoch(a.tenures[p]*MaxOpenings+uint64(opening)))
 }
 
 // Pending returns the pending entries of partition p, at most one for each member, by

@@ -80,7 +80,7 @@ func checksum(body []byte) uint32 {
 // columns returns the payload in parts. Things of one kind lie together.
 func (a *Assignment) columns() (all [][]byte) {
 	head := append(append([]byte(nil), a.group[:]...), a.maker[:]...)
-	for _, v := range []uint64{a.number, a.base, uint64(len(a.members)), uint64(len(a.owners)), uint64(len(a.entries))} {
+	for _, v := range []uint64{a.number, uint64(a.base), uint64(len(a.members)), uint64(len(a.owners)), uint64(len(a.entries))} {
 		head = binary.AppendUvarint(head, v)
 	}
 	for _, m := range a.members {
@@ -290,7 +290,7 @@ func (d *decoding) assignment() *Assignment {
 	copy(a.group[:], d.bytes(len(a.group)))
 	copy(a.maker[:], d.bytes(len(a.maker)))
 	a.number = d.number("number", MaxNumber)
-	a.base = d.number("base", MaxBase)
+	a.base = fence.Epoch(d.number("base", MaxBase))
 	members, partitions, entries := d.number("members:", MaxMembers), d.number("partitions:", MaxPartitions), d.number("pending entries:", MaxEntries)
 	if a.number == 0 {
 		d.fail("it has number 0")

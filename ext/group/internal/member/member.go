@@ -14,7 +14,7 @@ type Config struct {
 	Group fence.ID
 	// Partitions and Base are those of group.json.
 	Partitions int
-	Base       uint64
+	Base       fence.Epoch
 	// Identity, Weight and Data go into the member's object.
 	Identity string
 	Weight   uint64
