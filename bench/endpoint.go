@@ -197,7 +197,7 @@ func appendSome(ctx context.Context, w *writer.Writer, size, n int) error {
 
 // pipeline returns options with which every append of size bytes is an object of its own.
 func pipeline(depth, size int) writer.Options {
-	return writer.Options{Init: quickly, Checkpoint: -1, InFlight: depth, Window: 4 * depth, BatchBytes: min(size+8, 32<<20), NoCompress: true, MaxBytes: 1 << 30, Hedge: -1}
+	return writer.Options{Init: quickly, Checkpoint: -1, Concurrency: depth, Window: 4 * depth, BatchBytes: int64(min(size+8, 32<<20)), NoCompress: true, MaxBytes: 1 << 30, Hedge: -1}
 }
 
 // payloads returns bodies to use in turn. They do not fit into the processor's caches,

@@ -193,7 +193,7 @@ func grouping(ctx context.Context, r *report) error {
 	})
 	both.Go(func() error {
 		return with(ctx, func(e *endpoint) error {
-			w, err := e.open(ctx, writer.Options{InFlight: 16})
+			w, err := e.open(ctx, writer.Options{Concurrency: 16})
 			if err != nil {
 				return err
 			}

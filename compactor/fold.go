@@ -93,7 +93,7 @@ func (f *folding) read(ctx context.Context) error {
 		f.to = step.To
 		f.objects++
 		f.report.Folded++
-		f.report.Bytes += uint64(step.Size)
+		f.report.Bytes += step.Size
 		f.report.Records += uint64(step.Frame.Records)
 		f.progress()
 		if f.full = f.up.size() >= limit || f.objects == maxFold || f.edited >= maxEdits; f.full {

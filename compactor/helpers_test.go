@@ -28,7 +28,7 @@ import (
 
 // small makes a compactor do as much as possible with little data.
 func small() *Options {
-	return &Options{FanIn: 2, Levels: 8, SegmentBytes: 4096, NoCompress: true, Settle: logtest.Quick, Parallel: 1}
+	return &Options{FanIn: 2, Levels: 8, SegmentBytes: 4096, NoCompress: true, Settle: logtest.Quick, Concurrency: 1}
 }
 
 // world is a log with a table.

@@ -41,9 +41,9 @@ type Options struct {
 	// at each level, except at the lowest: the fewer levels there are, the more wait
 	// there. A segment of half of SegmentBytes is not merged any more.
 	FanIn int
-	// Parallel is how many log objects are read at once, at most 4096; default 16. Each
+	// Concurrency is how many log objects are read at once, at most 4096; default 16. Each
 	// takes a connection and up to 256 KiB of memory.
-	Parallel int
+	Concurrency int
 	// RequestsPerSecond and BytesPerSecond bound what folding, merging and pruning ask
 	// of the store: roughly, on average over a few seconds. Heartbeats of the election
 	// are not delayed. 0 is no bound.
@@ -101,7 +101,8 @@ type Hooks struct {
 type Fold struct {
 	Epoch fence.Epoch
 	// Objects that were folded, with the Records and Bytes in them.
-	Objects, Records, Bytes uint64
+	Objects, Records uint64
+	Bytes            int64
 	// Floor is where the log now begins that is not folded.
 	Floor fence.Position
 	// Took is the time from the first object read to the new manifest.
@@ -134,7 +135,7 @@ type Retain struct {
 }
 
 const (
-	maxParallel = 4096
+	maxConcurrency = 4096
 	// maxLevels is the largest number of levels that makes sense: an int64 cannot be
 	// halved more often.
 	maxLevels = 64
@@ -157,7 +158,7 @@ func (o *Options) Validate() error {
 	need(v.SegmentBytes > 0, "SegmentBytes is %d; it must be at least 1", v.SegmentBytes)
 	need(v.Levels >= 1 && v.Levels <= maxLevels, "Levels is %d; it must be from 1 to %d", v.Levels, maxLevels)
 	need(v.FanIn >= 2, "FanIn is %d; it must be at least 2", v.FanIn)
-	need(v.Parallel >= 1 && v.Parallel <= maxParallel, "Parallel is %d; it must be from 1 to %d", v.Parallel, maxParallel)
+	need(v.Concurrency >= 1 && v.Concurrency <= maxConcurrency, "Concurrency is %d; it must be from 1 to %d", v.Concurrency, maxConcurrency)
 	need(v.RequestsPerSecond >= 0, "RequestsPerSecond is %d; it must not be negative", v.RequestsPerSecond)
 	need(v.BytesPerSecond >= 0, "BytesPerSecond is %d; it must not be negative", v.BytesPerSecond)
 	need(v.Retain.Age >= 0, "Retain.Age is %v; it must not be negative", v.Retain.Age)
@@ -181,7 +182,7 @@ func (o *Options) withDefaults() Options {
 	v.SegmentBytes = cmp.Or(v.SegmentBytes, 256<<20)
 	v.Levels = cmp.Or(v.Levels, 3)
 	v.FanIn = cmp.Or(v.FanIn, 64)
-	v.Parallel = cmp.Or(v.Parallel, 16)
+	v.Concurrency = cmp.Or(v.Concurrency, 16)
 	v.Leader = cmp.Or(v.Leader, &leader.Options{})
 	v.Logger = sink.Logger(v.Logger).Named("compactor")
 	v.Clock = clock.Or(v.Clock)

@@ -17,7 +17,7 @@ func TestOptions(t *testing.T) {
 	for says, o := range map[string]Options{
 		"Interval is -1s": {Interval: -time.Second}, "MaxAge is -1s": {MaxAge: -time.Second}, "MinObjects is -1": {MinObjects: -1},
 		"SegmentBytes is -1": {SegmentBytes: -1}, "FanIn is 1": {FanIn: 1},
-		"Parallel is -1": {Parallel: -1}, "Parallel is 1073741824; it must be from 1 to 4096": {Parallel: 1 << 30},
+		"Concurrency is -1": {Concurrency: -1}, "Concurrency is 1073741824; it must be from 1 to 4096": {Concurrency: 1 << 30},
 		"Levels is -1": {Levels: -1}, "Levels is 65; it must be from 1 to 64": {Levels: 65},
 		"RequestsPerSecond is -1": {RequestsPerSecond: -1}, "BytesPerSecond is -1": {BytesPerSecond: -1},
 		"Retain.Age is -1ns": {Retain: Retain{Age: -1}}, "Retain.Bytes is -1": {Retain: Retain{Bytes: -1}},

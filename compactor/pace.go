@@ -21,9 +21,9 @@ type Budget struct {
 	// is no bound.
 	RequestsPerSecond int
 	BytesPerSecond    int64
-	// AtOnce is how many compactors work at a time; the others wait for their turn. 0 or less
+	// Concurrency is how many compactors work at a time; the others wait for their turn. 0 or less
 	// is no bound.
-	AtOnce int
+	Concurrency int
 
 	once            sync.Once
 	requests, bytes *rate.Limiter
@@ -34,8 +34,8 @@ type Budget struct {
 func (b *Budget) begin() {
 	b.once.Do(func() {
 		b.requests, b.bytes = limiter(int64(b.RequestsPerSecond)), limiter(b.BytesPerSecond)
-		if b.AtOnce > 0 {
-			b.turns = make(chan struct{}, b.AtOnce)
+		if b.Concurrency > 0 {
+			b.turns = make(chan struct{}, b.Concurrency)
 		}
 	})
 }

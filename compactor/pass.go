@@ -46,7 +46,7 @@ func (c *Compactor) pass(e *epoch) *pass {
 	f := e.log.Format()
 	p := &pass{
 		Compactor: c, pacer: c.pacer, epoch: e,
-		chain: chain.Source{Store: c.st, Log: f.Log, Limits: f.Limits, Settle: c.opts.Settle, Ahead: c.opts.Parallel, Budget: objectBytes},
+		chain: chain.Source{Store: c.st, Log: f.Log, Limits: f.Limits, Settle: c.opts.Settle, Ahead: c.opts.Concurrency, Budget: objectBytes},
 		segs:  segment.Source{Store: c.st, Log: f.Log, Limits: f.Limits, Settle: c.opts.Settle, Budget: segmentBytes},
 	}
 	p.chain.Keep = p.keeps

@@ -149,7 +149,7 @@ func TestPinRacesRetention(t *testing.T) {
 	base.compact(base.Mem, nil)
 	base.Lead(3)
 	base.Token++
-	o := &Options{Settle: logtest.Quick, Parallel: 1, Retain: Retain{Age: 1}}
+	o := &Options{Settle: logtest.Quick, Concurrency: 1, Retain: Retain{Age: 1}}
 	behind, later, stride := 0, 0, test.Of(4, 1)
 	for i, more := 1, true; more; i++ { // the pin is created and swapped
 		for j := i; ; j += stride { // the manifest is read

@@ -14,7 +14,7 @@ type Report struct {
 	// what they held.
 	Folded  uint64 `json:"folded"`
 	Records uint64 `json:"records"`
-	Bytes   uint64 `json:"bytes"`
+	Bytes   int64  `json:"bytes"`
 	// Edits counts the edits of the table among them.
 	Edits int `json:"edits"`
 	// Segments counts the segments that folding wrote, Merged those that were merged

@@ -11,14 +11,14 @@ const (
 // Limits bound, in bytes, what a log accepts and what decoding allocates.
 type Limits struct {
 	// Object bounds the payload of an object before compression.
-	Object int `json:"object"`
+	Object int64 `json:"object"`
 	// Record bounds one record.
-	Record int `json:"record"`
+	Record int64 `json:"record"`
 	// Cursor bounds a cursor.
-	Cursor int `json:"cursor"`
+	Cursor int64 `json:"cursor"`
 	// Manifest bounds a manifest: at most [MaxManifest], and at least 256 KiB and two
 	// cursors in base64.
-	Manifest int `json:"manifest"`
+	Manifest int64 `json:"manifest"`
 }
 
 // DefaultLimits are 64 MiB an object, 16 MiB a record, 4 KiB a cursor, 8 MiB a manifest.

@@ -145,7 +145,7 @@ func shares(ctx context.Context, st store.Store, name string, up time.Duration, 
 	say := speaker()
 	return group.Run(ctx, st, &group.RunOptions{
 		Group:  &group.Options{Identity: name, Clock: clk, RequestTimeout: 2 * groupValidity / 5, Drain: 2 * groupValidity},
-		Writer: &writer.Options{InFlight: 4, Checkpoint: 300 * time.Millisecond, Settle: settle, Clock: clk},
+		Writer: &writer.Options{Concurrency: 4, Checkpoint: 300 * time.Millisecond, Settle: settle, Clock: clk},
 	}, func(ctx context.Context, s *group.Session) error {
 		about := fmt.Sprintf("@%d ", s.Partition.Number())
 		here := func(format string, args ...any) { say(about+format, args...) }

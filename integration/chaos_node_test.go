@@ -93,7 +93,7 @@ func node(ctx context.Context, role string, args []string) error {
 		}
 		return writes(ctx, st, name, up, &fencepost.Options{
 			Leader: lead,
-			Writer: &writer.Options{InFlight: 4, Checkpoint: 300 * time.Millisecond, Settle: settle, Clock: clk},
+			Writer: &writer.Options{Concurrency: 4, Checkpoint: 300 * time.Millisecond, Settle: settle, Clock: clk},
 		})
 	case "compactor":
 		lead.Prune.Keep = 2

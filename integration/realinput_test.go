@@ -239,7 +239,7 @@ func (c *cluster) run() bool {
 	last := uint64(0) // the epoch whose leader was hit last
 	for time.Now().Before(deadline) && !c.t.Failed() {
 		for len(appending) < 3 {
-			appending = append(appending, c.start("append", "--cursor", "--validity", "1s", "--in-flight", "1", "--batch-bytes", "49152", c.url, c.file))
+			appending = append(appending, c.start("append", "--cursor", "--validity", "1s", "--concurrency", "1", "--batch-bytes", "49152", c.url, c.file))
 			c.started++
 		}
 		var left []*process

@@ -21,8 +21,9 @@ type Hooks struct {
 // Delivery is the event of [Hooks].Delivered.
 type Delivery struct {
 	// Records and Bytes that the caller took. Next is the offset of the record after them.
-	Records, Bytes int
-	Next           uint64
+	Records int
+	Bytes   int64
+	Next    uint64
 	// Time is the writer's time of day, as of [Record].Time.
 	Time time.Time
 }

@@ -45,7 +45,7 @@ func TestMovedAtEveryRecord(t *testing.T) {
 				base := sample(t)
 				for k := range len(base.History()) {
 					inBubbleFork(t, base, func(w *world) {
-						r := w.reader(&reader.Options{Ahead: ahead})
+						r := w.reader(&reader.Options{Concurrency: ahead})
 						done := false
 						err := w.tail(r, 0, func(rec reader.Record) {
 							if rec.Offset == uint64(k) && !done {
@@ -57,7 +57,7 @@ func TestMovedAtEveryRecord(t *testing.T) {
 							t.Errorf("at record %d, %d ahead: %v", k, ahead, err)
 						}
 						// And from there on, as one that comes back.
-						if err := w.tail(w.reader(&reader.Options{Ahead: ahead}), uint64(k), nil); err != nil {
+						if err := w.tail(w.reader(&reader.Options{Concurrency: ahead}), uint64(k), nil); err != nil {
 							t.Errorf("from record %d: %v", k, err)
 						}
 					})
@@ -86,7 +86,7 @@ func TestMovedAtEveryRequest(t *testing.T) {
 					inBubbleFork(t, base, func(w *world) {
 						w.patience = 5 * time.Second
 						begun := time.Now()
-						tailing := w.reader(&reader.Options{Ahead: 4})
+						tailing := w.reader(&reader.Options{Concurrency: 4})
 						reached = w.Faulty.BeforeFirst(func(op faultstore.Op) bool {
 							// After the format, and while there is time to find out what comes of it.
 							return op.ClientN == n+1 && time.Since(begun) < 3*time.Second
@@ -97,7 +97,7 @@ func TestMovedAtEveryRequest(t *testing.T) {
 					})
 					over := !reached()
 					inBubbleFork(t, base, func(w *world) {
-						reading := w.reader(&reader.Options{Ahead: 4})
+						reading := w.reader(&reader.Options{Concurrency: 4})
 						least := w.History()
 						reached = w.Faulty.BeforeFirst(func(op faultstore.Op) bool { return op.ClientN == n+1 }, func(context.Context) { script(w) })
 						values, err := w.read(reading, from)
@@ -234,7 +234,7 @@ func TestT37_CompleteRead(t *testing.T) {
 		w.Lead(1)
 		w.litter(slices.DeleteFunc(before, func(key string) bool { return key == slot }))
 	})
-	values, err := w.read(w.reader(&reader.Options{Ahead: 1}), 0)
+	values, err := w.read(w.reader(&reader.Options{Concurrency: 1}), 0)
 	if err != nil || !pruned() || !slices.Equal(values, w.History()) {
 		t.Errorf("read %q, %v; want %q", values, err, w.History())
 	}
@@ -256,7 +256,7 @@ func TestTailBesideWork(t *testing.T) {
 	}
 	results := make(chan result)
 	for i := range 3 {
-		r := w.reader(&reader.Options{PollMax: 3 * time.Millisecond, Ahead: 1 + 8*i})
+		r := w.reader(&reader.Options{PollMax: 3 * time.Millisecond, Concurrency: 1 + 8*i})
 		go func() {
 			g := got{}
 			var err error

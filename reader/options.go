@@ -17,10 +17,10 @@ type Options struct {
 	// is an eighth of the time since the last record, from 10 ms on, or from PollMax if
 	// that is less.
 	PollMax time.Duration
-	// Ahead is how many objects of the chain are fetched at once; default 64, at most
+	// Concurrency is how many objects of the chain are fetched at once; default 64, at most
 	// 4096. Of each, up to 256 KiB are held besides what Prefetch allows, and up to as much
 	// again for objects that wait for their turn.
-	Ahead int
+	Concurrency int
 	// Prefetch is how many bytes are fetched ahead, and again how many of them are kept
 	// decompressed; default 64 MiB. A single larger object exceeds it. Up to as much
 	// again comes after a seal, and is held back until a LIST confirms the seal. So a larger
@@ -29,7 +29,7 @@ type Options struct {
 	// While a reader waits for the next object of the chain, it asks for up to Prefetch bytes
 	// more. They take no memory of the reader before there is room: HTTP/1.1 leaves them with the
 	// kernel and the store. HTTP/2 buffers them, up to 4 MiB for each request. Over HTTP/1.1 such
-	// an answer keeps its connection. Allow the client more than Ahead connections to a host
+	// an answer keeps its connection. Allow the client more than Concurrency connections to a host
 	// (MaxConnsPerHost), or the next object may wait up to 5 s for one.
 	Prefetch int64
 	// Files is the store for the files of the table, if the log keeps them in a second one: see
@@ -46,7 +46,7 @@ const (
 	pollMin         = 10 * time.Millisecond
 	defaultPollMax  = time.Second
 	defaultPrefetch = 64 << 20
-	maxAhead        = 4096
+	maxConcurrency  = 4096
 	defaultTTL      = time.Minute
 )
 
@@ -56,7 +56,7 @@ func (o *Options) Validate() error {
 	v := o.withDefaults()
 	var faults faults
 	faults.need(v.PollMax > 0, "PollMax %v must be positive", v.PollMax)
-	faults.need(v.Ahead >= 0 && v.Ahead <= maxAhead, "Ahead %d must be 0 (for the default) to %d", v.Ahead, maxAhead)
+	faults.need(v.Concurrency >= 0 && v.Concurrency <= maxConcurrency, "Concurrency %d must be 0 (for the default) to %d", v.Concurrency, maxConcurrency)
 	faults.need(v.Prefetch > 0, "Prefetch of %d bytes must be positive", v.Prefetch)
 	err := v.Settle.Validate()
 	faults.need(err == nil, "Settle: %w", err)

@@ -52,7 +52,7 @@ func Open(ctx context.Context, st store.Store, opts *Options) (*Reader, error) {
 	f := log.Format()
 	return &Reader{
 		log:   log,
-		chain: chain.Source{Store: st, Log: f.Log, Limits: f.Limits, Settle: o.Settle, Ahead: o.Ahead, Budget: o.Prefetch, Over: o.Prefetch},
+		chain: chain.Source{Store: st, Log: f.Log, Limits: f.Limits, Settle: o.Settle, Ahead: o.Concurrency, Budget: o.Prefetch, Over: o.Prefetch},
 		segs:  segment.Source{Store: st, Log: f.Log, Limits: f.Limits, Settle: o.Settle, Budget: o.Prefetch},
 		opts:  o,
 	}, nil

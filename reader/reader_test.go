@@ -169,9 +169,9 @@ func TestOptions(t *testing.T) {
 		err  error
 		says []string
 	}{
-		{open(reader.Options{PollMax: -time.Second, Ahead: -1}), []string{"PollMax -1s must be positive", "Ahead -1 "}},
+		{open(reader.Options{PollMax: -time.Second, Concurrency: -1}), []string{"PollMax -1s must be positive", "Concurrency -1 "}},
 		{open(reader.Options{Prefetch: -1}), []string{"Prefetch of -1 bytes"}},
-		{open(reader.Options{Ahead: 5000}), []string{"Ahead 5000 must be 0 (for the default) to 4096"}},
+		{open(reader.Options{Concurrency: 5000}), []string{"Concurrency 5000 must be 0 (for the default) to 4096"}},
 		{snapshot(reader.SnapshotOptions{TTL: time.Millisecond}), []string{"TTL 1ms is too short"}},
 		{r.Unpin(t.Context(), ""), []string{"needs the name"}},
 		{func() error { _, err := r.Pin(t.Context(), "", 0, time.Millisecond); return err }(), []string{"a pin needs a name"}},

@@ -98,7 +98,7 @@ func TestPinRenewedWhileFinding(t *testing.T) {
 			if damage {
 				w.Put(layout.DataKey(w.at.Position), []byte("junk"))
 			}
-			r := w.reader(&reader.Options{Ahead: 1})
+			r := w.reader(&reader.Options{Concurrency: 1})
 			begun := time.Now()
 			var mu sync.Mutex // the walk and the renewals make requests side by side
 			renewed, gap := begun, time.Duration(0)
@@ -146,7 +146,7 @@ func TestPinLostWhileFinding(t *testing.T) {
 		for range 6 {
 			w.record(1)
 		}
-		r := w.reader(&reader.Options{Ahead: 1})
+		r := w.reader(&reader.Options{Concurrency: 1})
 		var puts atomic.Int64
 		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			switch {

@@ -60,7 +60,7 @@ func (s *stream) records(ctx context.Context, yield func(Record, error) bool) {
 			}
 			s.next = off + 1
 			taken.Records++
-			taken.Bytes += len(rec)
+			taken.Bytes += int64(len(rec))
 			if !yield(Record{Offset: off, Value: rec, Time: f.Time}, nil) {
 				return errStopped
 			}

@@ -167,7 +167,7 @@ func TestManyReaders(t *testing.T) {
 		w.Lead(5)
 		w.patience = time.Minute
 		// How many are fetched ahead in vain depends on who is first.
-		opts := &reader.Options{Ahead: 1}
+		opts := &reader.Options{Concurrency: 1}
 		one := func() int {
 			w.Faulty.ResetCounts()
 			if err := w.tail(w.reader(opts), 0, nil); err != nil {
@@ -390,7 +390,7 @@ func TestHooksTellDeliveriesAndTheTail(t *testing.T) {
 	}
 	for _, d := range got {
 		records -= d.Records
-		bytes -= d.Bytes
+		bytes -= int(d.Bytes)
 		if d.Records == 0 || d.Time.IsZero() {
 			t.Errorf("told %+v", d)
 		}

@@ -64,7 +64,7 @@ func (w *Writer) measure(records [][]byte, opts []AppendOption) (entry, error) {
 		}
 		e.size += frame.RecordSize(len(r))
 	}
-	if e.size > limits.Object {
+	if int64(e.size) > limits.Object {
 		return e, fmt.Errorf("%w: the append has %d bytes; it becomes one object, and this log allows objects of %d; append less at a time", ErrTooLarge, e.size, limits.Object)
 	}
 	if err := e.apply(opts, limits); err != nil {
@@ -139,7 +139,7 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 	if w.pace.learned() && (w.pace.append(w.opts.Clock) || b.Size() >= w.pace.bulk() && !b.full) {
 		b.full, news = b.full || b.Size() >= w.pace.bulk(), true
 	}
-	if e.edit != nil || b.Size() >= w.opts.BatchBytes {
+	if e.edit != nil || int64(b.Size()) >= w.opts.BatchBytes {
 		b.hurry, b.full, news = true, b.full || e.edit == nil, true
 	}
 	if news { // to the dispatcher, which does not care about one record more
@@ -179,7 +179,7 @@ func (w *Writer) room(e *entry) bool {
 		// wait too.
 		return false
 	}
-	return w.waiting.Empty() || w.waiting.Size()+e.size <= w.opts.BatchBytes
+	return w.waiting.Empty() || int64(w.waiting.Size()+e.size) <= w.opts.BatchBytes
 }
 
 // Future is the outcome of an append, now or later. The zero Future, and one that was

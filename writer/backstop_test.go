@@ -77,7 +77,7 @@ func TestLeaderFasterThanReading(t *testing.T) {
 }
 
 // small is an opener that soon finds that there is much to read.
-var small = &writer.Options{InFlight: 1, Window: 2, BatchBytes: 1, NoCompress: true, Checkpoint: -1}
+var small = &writer.Options{Concurrency: 1, Window: 2, BatchBytes: 1, NoCompress: true, Checkpoint: -1}
 
 // late lets one of the first leader's objects come to b a second late, so that a seal
 // ahead is there before.

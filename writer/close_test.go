@@ -21,7 +21,7 @@ import (
 // that in every test of this package.
 func TestCloseDrains(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 1})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 1, BatchBytes: 1})
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		fs := e.several(w, "0", "1")
 		blocked := make(chan error)
@@ -72,7 +72,7 @@ func TestCloseDrains(t *testing.T) {
 // is applied, and could have been acknowledged.
 func TestCloseGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 1})
 		e.hold("a", faultstore.Put, layout.DataPrefix)
 		// Cursors alone: there is no record whose outcome could be counted.
 		f, err := w.AppendAsync(t.Context(), nil, writer.Cursor([]byte("c")))
@@ -169,7 +169,7 @@ func TestUntilIsOver(t *testing.T) {
 func TestUntilDuringClose(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		until, cancel := context.WithCancel(t.Context())
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 1})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 1, BatchBytes: 1})
 		w.Until(until)
 		e.hold("a", faultstore.Put, layout.DataPrefix)
 		fs := e.several(w, "0", "1")
@@ -187,7 +187,7 @@ func TestUntilDuringClose(t *testing.T) {
 // Flush waits for what was appended before it, and for no more.
 func TestFlush(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 1})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 1, BatchBytes: 1})
 		if err := w.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -123,7 +123,7 @@ func (w *Writer) together(e *entry) []byte {
 	// It is no valid edit if one commit needs the other: if it removes a file that the other
 	// adds, or unsets a property that the other sets.
 	doc, err := state.EncodeEdit(both)
-	if err != nil || len(doc) > w.format.Limits.Object {
+	if err != nil || int64(len(doc)) > w.format.Limits.Object {
 		return nil
 	}
 	return doc
@@ -138,7 +138,7 @@ func (w *Writer) measureEdit(edit *manifest.Edit, opts []AppendOption) (entry, e
 		return entry{}, tooLarge(err)
 	}
 	limits := w.format.Limits
-	if len(doc) > limits.Object {
+	if int64(len(doc)) > limits.Object {
 		return entry{}, fmt.Errorf("%w: the edit has %d bytes; this log allows objects of %d; commit less at a time", ErrTooLarge, len(doc), limits.Object)
 	}
 	e := entry{edit: doc, size: len(doc)}

@@ -46,7 +46,7 @@ func ExampleOpen() {
 // pipeline puts what waits into one.
 func ExampleWriter_AppendAsync() {
 	ctx := context.Background()
-	w, err := writer.Open(ctx, memstore.New(nil), fence.NewToken(1), &writer.Options{InFlight: 4})
+	w, err := writer.Open(ctx, memstore.New(nil), fence.NewToken(1), &writer.Options{Concurrency: 4})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -22,7 +22,7 @@ const warm = 40
 func (e *env) hedging() *writer.Writer {
 	e.Helper()
 	e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataPrefix, Skip: 1, Times: warm, Fault: faultstore.Fault{Delay: 10 * time.Millisecond}})
-	w := e.open("a", 1, &writer.Options{InFlight: 4, Window: 8, BatchBytes: 1, Checkpoint: -1, Hedge: 0.95})
+	w := e.open("a", 1, &writer.Options{Concurrency: 4, Window: 8, BatchBytes: 1, Checkpoint: -1, Hedge: 0.95})
 	for i := range warm {
 		e.append(w, fmt.Sprint(i))
 	}
@@ -82,7 +82,7 @@ func TestHedgeOvertaken(t *testing.T) {
 		{"large by a large one", 600_000, 310_000, false, 3},
 	} {
 		t.Run(c.name, bubbled(func(t *testing.T, e *env) {
-			opts := writer.Options{Checkpoint: -1, InFlight: 4, Hedge: 0.95, NoCompress: true}
+			opts := writer.Options{Checkpoint: -1, Concurrency: 4, Hedge: 0.95, NoCompress: true}
 			if c.full {
 				opts.BatchBytes = 1
 			}

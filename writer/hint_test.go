@@ -94,7 +94,7 @@ func TestBackstopBeforeHint(t *testing.T) {
 		})
 		key := layout.DataKey(at(1, 33))
 		e.Remove(key)
-		if _, err := e.try("b", 2, &writer.Options{InFlight: 1, Window: 1}); !errors.Is(err, chain.ErrDamaged) {
+		if _, err := e.try("b", 2, &writer.Options{Concurrency: 1, Window: 1}); !errors.Is(err, chain.ErrDamaged) {
 			t.Errorf("it opened: %v", err)
 		}
 		if e.Has(key) {

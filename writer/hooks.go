@@ -90,8 +90,8 @@ type Acknowledgement struct {
 	Position fence.Position
 	First    uint64 // offset of the first record
 	Records  int
-	Bytes    int // of the object, as it is stored
-	Payload  int // bytes before compression: the records with their lengths, or the edit
+	Bytes    int64 // of the object, as it is stored
+	Payload  int64 // bytes before compression: the records with their lengths, or the edit
 	// Took is the time from sending the object to acknowledging it. Answered is the time
 	// until its own request was answered; the rest it waited for objects before it.
 	Took, Answered time.Duration

@@ -35,7 +35,7 @@ func TestOpenedIsTold(t *testing.T) {
 		if len(told) != 2 || !errors.Is(told[1].Err, writer.ErrFenced) || !errors.Is(told[1].Err, err) || told[1].Epoch != 5 || told[1].Offset != 0 {
 			t.Errorf("told %+v; Open returned %v", told, err)
 		}
-		if _, err := writer.Open(t.Context(), e.Mem, fence.NewToken(8), &writer.Options{InFlight: -1, Hooks: opts.Hooks}); !errors.Is(err, writer.ErrOptions) || len(told) != 2 {
+		if _, err := writer.Open(t.Context(), e.Mem, fence.NewToken(8), &writer.Options{Concurrency: -1, Hooks: opts.Hooks}); !errors.Is(err, writer.ErrOptions) || len(told) != 2 {
 			t.Errorf("after %v told %d times", err, len(told))
 		}
 	})
@@ -76,7 +76,7 @@ func TestHooksDoNotAllocate(t *testing.T) {
 			}
 		})
 	}
-	var bytes int
+	var bytes int64
 	median := func(hooks writer.Hooks) float64 {
 		var all []float64
 		for range 5 {

@@ -70,7 +70,7 @@ func open(ctx context.Context, st store.Store, token fence.Token, o Options, rea
 		return nil, err
 	}
 	begin, err := takeover.Run(ctx, takeover.Config{
-		Log: log, Token: token, Settle: slots.Settle(o.Settle), InFlight: o.InFlight, Window: o.Window, Clock: o.Clock, Logger: o.Logger,
+		Log: log, Token: token, Settle: slots.Settle(o.Settle), InFlight: o.Concurrency, Window: o.Window, Clock: o.Clock, Logger: o.Logger,
 		Read: func(s *chain.Step) {
 			read.add(s)
 			if o.Hooks.Progress != nil {

@@ -18,25 +18,25 @@ import (
 
 // Options of [Open]. The zero value works, and so does nil.
 type Options struct {
-	// InFlight is how many objects of the log are written at once, 1 to 4096, default 16.
+	// Concurrency is how many objects of the log are written at once, 1 to 4096, default 16.
 	// Each takes one request; hedges, file uploads and manifests come on top.
 	//
 	// Open reads the tail with twice as many requests, at least 64 and at most 256, of up to
 	// 256 KiB each. It holds up to as much again for objects that wait for their turn,
 	// and 64 MiB besides.
-	InFlight int
+	Concurrency int
 	// Window is how many objects may be sent after the last acknowledged one, default
-	// 4 × InFlight. Objects are acknowledged in order, so with a window no larger than
-	// InFlight the pipeline waits for its slowest request.
+	// 4 × Concurrency. Objects are acknowledged in order, so with a window no larger than
+	// Concurrency the pipeline waits for its slowest request.
 	Window int
 	// BatchBytes is how many bytes an object may grow to while it waits for a free request,
 	// before compression. Default 4 MiB, or the log's limit or MaxBytes if that is less. An
 	// append that is larger becomes an object of its own, up to the log's limit.
-	BatchBytes int
+	BatchBytes int64
 	// MaxBytes bounds the payload, in bytes, that is sent and not acknowledged. Default
 	// 256 MiB, or BatchBytes if that is more. When it is reached, one more object is
 	// filled, and then appends wait. An append that is larger is sent alone.
-	MaxBytes int
+	MaxBytes int64
 	// Linger is how long an append waits at least for others to share its object, although a
 	// request is free: fewer requests, later acknowledgements. It ends early when the object
 	// is full, an edit comes, or Flush or Close is called. Default 0: the writer waits only
@@ -90,7 +90,7 @@ type Options struct {
 }
 
 const (
-	maxInFlight = 4096
+	maxConcurrency = 4096
 	// maxWindow bounds Window, and with it how far a successor's wall of seals must reach.
 	maxWindow = 1 << 16
 	// minRate is one request a day. Far below that an interval is no time.Duration.
@@ -108,8 +108,8 @@ func (o *Options) Validate() error {
 
 func (o *Options) withDefaults() Options {
 	v := *cmp.Or(o, &Options{})
-	v.InFlight = cmp.Or(v.InFlight, 16)
-	v.Window = cmp.Or(v.Window, 4*max(v.InFlight, 1))
+	v.Concurrency = cmp.Or(v.Concurrency, 16)
+	v.Window = cmp.Or(v.Window, 4*max(v.Concurrency, 1))
 	v.MaxBytes = cmp.Or(v.MaxBytes, max(256<<20, v.BatchBytes))
 	v.Checkpoint = cmp.Or(v.Checkpoint, 10*time.Second)
 	v.Hedge = cmp.Or(v.Hedge, 0.96)
@@ -134,12 +134,12 @@ func (o *Options) check() error {
 			bad = append(bad, invalid(format, args...))
 		}
 	}
-	need(o.InFlight >= 1 && o.InFlight <= maxInFlight, "InFlight %d must be from 1 to %d", o.InFlight, maxInFlight)
-	need(o.Window >= o.InFlight && o.Window <= maxWindow, "Window %d must be from InFlight %d to %d", o.Window, o.InFlight, maxWindow)
+	need(o.Concurrency >= 1 && o.Concurrency <= maxConcurrency, "Concurrency %d must be from 1 to %d", o.Concurrency, maxConcurrency)
+	need(o.Window >= o.Concurrency && o.Window <= maxWindow, "Window %d must be from Concurrency %d to %d", o.Window, o.Concurrency, maxWindow)
 	need(o.BatchBytes >= 0, "BatchBytes %d must be positive, or 0 for the default", o.BatchBytes)
-	record := frame.RecordSize(1)
-	need(o.MaxBytes >= o.InFlight*record, "MaxBytes %d is below InFlight %d × %d = %d: so many objects with one record of one byte each could never be in flight",
-		o.MaxBytes, o.InFlight, record, o.InFlight*record)
+	least := int64(o.Concurrency * frame.RecordSize(1))
+	need(o.MaxBytes >= least, "MaxBytes %d is below %d: as many objects as Concurrency %d, with one record of one byte each, could never be in flight",
+		o.MaxBytes, least, o.Concurrency)
 	need(o.MaxBytes >= o.BatchBytes, "MaxBytes %d is below BatchBytes %d: a full object could not be sent beside another", o.MaxBytes, o.BatchBytes)
 	need(o.Linger >= 0, "Linger %v must not be negative", o.Linger)
 	// Not a number fails each comparison.

@@ -27,20 +27,20 @@ func TestOptions(t *testing.T) {
 		want string // in the error; "" means that they are good
 	}{
 		{nil, ""},
-		{&writer.Options{InFlight: -1}, "InFlight -1 must be from 1 to 4096"},
-		{&writer.Options{InFlight: 4097}, "InFlight 4097"},
-		{&writer.Options{InFlight: 4096}, ""},
+		{&writer.Options{Concurrency: -1}, "Concurrency -1 must be from 1 to 4096"},
+		{&writer.Options{Concurrency: 4097}, "Concurrency 4097"},
+		{&writer.Options{Concurrency: 4096}, ""},
 		{&writer.Options{Window: -1}, "Window -1"},
-		{&writer.Options{Window: 15}, "Window 15 must be from InFlight 16"},
+		{&writer.Options{Window: 15}, "Window 15 must be from Concurrency 16"},
 		{&writer.Options{Window: 16}, ""},
 		{&writer.Options{Window: 1<<16 + 1}, "to 65536"},
 		{&writer.Options{Window: 1 << 16}, ""},
 		{&writer.Options{BatchBytes: -1}, "BatchBytes -1"},
 		{&writer.Options{BatchBytes: 1001}, "BatchBytes 1001 is over 1000, the limit of this log"},
 		{&writer.Options{BatchBytes: 1000}, ""},
-		{&writer.Options{MaxBytes: 31}, "MaxBytes 31 is below InFlight 16 × 2 = 32"},
+		{&writer.Options{MaxBytes: 31}, "MaxBytes 31 is below Concurrency 16 × 2 = 32"},
 		{&writer.Options{MaxBytes: 32}, ""},
-		{&writer.Options{MaxBytes: 1, InFlight: 1}, "MaxBytes 1 is below"},
+		{&writer.Options{MaxBytes: 1, Concurrency: 1}, "MaxBytes 1 is below"},
 		{&writer.Options{MaxBytes: 100, BatchBytes: 101}, "MaxBytes 100 is below BatchBytes 101"},
 		{&writer.Options{Linger: -1}, "Linger -1ns must not be negative"},
 		{&writer.Options{RequestsPerSecond: -1}, "RequestsPerSecond -1"},
@@ -78,7 +78,7 @@ func TestOptions(t *testing.T) {
 // Bad options are told before anything is written, the log itself included.
 func TestOptionsBeforeTheLog(t *testing.T) {
 	st := memstore.New(nil)
-	for _, opts := range []*writer.Options{{InFlight: -1}, {Init: &manifest.InitOptions{Limits: fence.Limits{Object: -1}}}} {
+	for _, opts := range []*writer.Options{{Concurrency: -1}, {Init: &manifest.InitOptions{Limits: fence.Limits{Object: -1}}}} {
 		if _, err := writer.Open(t.Context(), st, fence.NewToken(1), opts); err == nil {
 			t.Errorf("%+v were taken", opts)
 		}
@@ -105,7 +105,7 @@ func TestOptionsAreCopied(t *testing.T) {
 		settle, init := store.SettleOptions{}, manifest.InitOptions{}
 		opts := writer.Options{Settle: &settle, Init: &init}
 		abandon(e.open("a", 1, &opts))
-		if opts.InFlight != 0 || settle.Clock != nil || init.Settle != nil {
+		if opts.Concurrency != 0 || settle.Clock != nil || init.Settle != nil {
 			t.Errorf("%+v, %+v, %+v", opts, settle, init)
 		}
 	})

@@ -36,7 +36,7 @@ func TestWhyItCannotWrite(t *testing.T) {
 	for name, reason := range reasons {
 		t.Run(name, bubbled(func(t *testing.T, e *env) {
 			core, logs := observer.New(zapcore.InfoLevel)
-			w := e.open("a", 1, &writer.Options{Logger: zap.New(core), InFlight: 1, Window: 1, BatchBytes: 64})
+			w := e.open("a", 1, &writer.Options{Logger: zap.New(core), Concurrency: 1, Window: 1, BatchBytes: 64})
 			var failing atomic.Bool
 			failing.Store(true)
 			e.mu.Lock()

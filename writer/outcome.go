@@ -173,7 +173,7 @@ func (w *Writer) report() {
 	w.mu.Unlock()
 	for _, b := range batches {
 		hook(Acknowledgement{
-			Position: b.at, First: b.first, Records: b.count, Bytes: b.stored, Payload: b.bytes,
+			Position: b.at, First: b.first, Records: b.count, Bytes: int64(b.stored), Payload: int64(b.bytes),
 			Took: b.acknowledged.Sub(b.sent), Answered: b.answered.Sub(b.sent),
 		})
 	}

@@ -282,7 +282,7 @@ func TestOutcomesWhenGivenUp(t *testing.T) {
 		t.Run(name, bubbled(func(t *testing.T, e *env) {
 			until, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			a := e.open("a", 1, &writer.Options{InFlight: 2, Window: 2, BatchBytes: 1})
+			a := e.open("a", 1, &writer.Options{Concurrency: 2, Window: 2, BatchBytes: 1})
 			a.Until(until)
 			e.hold("a", faultstore.Put, layout.DataPrefix)
 			fs := e.several(a, "0", "1", "2")

@@ -122,7 +122,7 @@ func TestRequestsPerSecond(t *testing.T) {
 		every time.Duration
 	}{{10, 10, 100 * time.Millisecond}, {1, 1, time.Second}, {0.1, 1, 10 * time.Second}} {
 		t.Run(fmt.Sprint(c.rate), bubbled(func(t *testing.T, e *env) {
-			w := e.open("a", 1, &writer.Options{RequestsPerSecond: c.rate, Checkpoint: -1, InFlight: 64})
+			w := e.open("a", 1, &writer.Options{RequestsPerSecond: c.rate, Checkpoint: -1, Concurrency: 64})
 			time.Sleep(time.Hour)
 			start := time.Now()
 			e.Faulty.ResetCounts()
@@ -436,7 +436,7 @@ func TestPaceOfBulk(t *testing.T) {
 		{"no room", 32 * ms, writer.Options{BatchBytes: 100}, 60, 5}, // the last one has room
 	} {
 		t.Run(c.name, bubbled(func(t *testing.T, e *env) {
-			c.opts.Checkpoint, c.opts.InFlight = -1, 8
+			c.opts.Checkpoint, c.opts.Concurrency = -1, 8
 			w, latency := e.paced(&c.opts)
 			*latency = c.latency
 			e.thinking(w, 200, "x") // the writer learns

@@ -85,9 +85,9 @@ func (w *Writer) prepare(b *batch) {
 // sendable reports whether the waiting batch may be sent now. Called with mu held.
 func (w *Writer) sendable() bool {
 	return !w.waiting.Empty() &&
-		// tuning:in-flight. At most InFlight objects are in flight; the next one takes more records
+		// tuning:in-flight. At most Options.Concurrency objects are in flight; the next one takes more records
 		// until one of them is answered.
-		w.inFlight < w.opts.InFlight &&
+		w.inFlight < w.opts.Concurrency &&
 		// More encoders than processors would only take turns, and all would be later. A batch
 		// that is packed, and waits for the header of a large one before it, counts too.
 		// Otherwise many small batches would be cut meanwhile.
@@ -96,7 +96,7 @@ func (w *Writer) sendable() bool {
 		len(w.window) < w.opts.Window &&
 		// guard:max-bytes. At most MaxBytes of appends are sent and not acknowledged; a larger append
 		// is sent alone.
-		(len(w.window) == 0 || w.bytes+w.waiting.Size() <= w.opts.MaxBytes) &&
+		(len(w.window) == 0 || int64(w.bytes+w.waiting.Size()) <= w.opts.MaxBytes) &&
 		w.ripe()
 }
 
@@ -215,10 +215,10 @@ type crew struct {
 	workers int
 }
 
-// run hands f to an idle worker, or to a new one. There are at most InFlight workers, and
+// run hands f to an idle worker, or to a new one. There are at most Concurrency workers, and
 // fewer are busy when run is called, so one of them will take f.
 func (c *crew) run(f func()) {
-	if c.workers == c.w.opts.InFlight {
+	if c.workers == c.w.opts.Concurrency {
 		c.work <- f
 		return
 	}

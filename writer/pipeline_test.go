@@ -59,7 +59,7 @@ func (e *env) numbers(n int) {
 // objects before it comes to a seal of its own.
 func TestWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 2, Window: 5, BatchBytes: 1})
+		w := e.open("a", 1, &writer.Options{Concurrency: 2, Window: 5, BatchBytes: 1})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		e.Faulty.ResetCounts()
 		done := e.feed(w, 30)
@@ -81,7 +81,7 @@ func TestWindow(t *testing.T) {
 // Counted at the store, while requests take random time.
 func TestInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 3, Window: 12, BatchBytes: 1})
+		w := e.open("a", 1, &writer.Options{Concurrency: 3, Window: 12, BatchBytes: 1})
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		e.Faulty.ResetCounts()
 		done := e.feed(w, 30)
@@ -102,7 +102,7 @@ func TestOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var slots []writer.Acknowledgement
 		w := e.open("a", 1, &writer.Options{
-			InFlight: 8, Window: 32, BatchBytes: 1,
+			Concurrency: 8, Window: 32, BatchBytes: 1,
 			Hooks: writer.Hooks{Acknowledged: func(s writer.Acknowledgement) { slots = append(slots, s) }},
 		})
 		e.Faulty.SetRates(faultstore.Rates{MaxDelay: 100 * time.Millisecond})
@@ -116,7 +116,7 @@ func TestOrder(t *testing.T) {
 		}
 		waited := false
 		for i, s := range slots {
-			if s.Position != at(1, uint64(i)+1) || s.First != uint64(i) || s.Records != 1 || s.Payload != frame.RecordSize(len(fmt.Sprint(i))) || int64(s.Bytes) != e.size(s.Position) {
+			if s.Position != at(1, uint64(i)+1) || s.First != uint64(i) || s.Records != 1 || int(s.Payload) != frame.RecordSize(len(fmt.Sprint(i))) || int64(s.Bytes) != e.size(s.Position) {
 				t.Fatalf("call %d is of %+v", i, s)
 			}
 			if s.Took < s.Answered || s.Answered < 0 || s.Answered > 100*time.Millisecond {
@@ -161,7 +161,7 @@ func TestSizesOfACompressedObject(t *testing.T) {
 		w := e.open("a", 1, &writer.Options{Hooks: writer.Hooks{Acknowledged: func(s writer.Acknowledgement) { slots = append(slots, s) }}})
 		e.append(w, strings.Repeat("x", 1<<20))
 		synctest.Wait()
-		if len(slots) != 1 || slots[0].Payload != frame.RecordSize(1<<20) || int64(slots[0].Bytes) != e.size(at(1, 1)) || slots[0].Bytes > 10_000 {
+		if len(slots) != 1 || int(slots[0].Payload) != frame.RecordSize(1<<20) || int64(slots[0].Bytes) != e.size(at(1, 1)) || slots[0].Bytes > 10_000 {
 			t.Errorf("%+v; the object has %d bytes", slots, e.size(at(1, 1)))
 		}
 	})
@@ -198,7 +198,7 @@ func TestHooksTakeTurns(t *testing.T) {
 // come meanwhile need one more object, and one more request is paid for.
 func TestGrouping(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 4})
 		start := time.Now()
 		e.append(w, "0")
 		if took := time.Since(start); took != 0 {
@@ -225,7 +225,7 @@ func TestGrouping(t *testing.T) {
 // BatchBytes bounds a group; an append that is larger is an object of its own.
 func TestBatchBytes(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 20, NoCompress: true})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 1, BatchBytes: 20, NoCompress: true})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		nine := string(bytes.Repeat([]byte("9"), 9)) // 10 with its length
 		e.several(w, nine)
@@ -263,11 +263,11 @@ func TestBatchBytes(t *testing.T) {
 // What was sent and is not acknowledged is bounded; an append beyond the bound goes alone.
 //
 // guard:max-bytes. Without this check: the log allows objects of 1 GiB, and a program appends as much
-// at a time; the store is slow; the writer holds InFlight such objects, 16 by default, and runs out of
+// at a time; the store is slow; the writer holds Concurrency such objects, 16 by default, and runs out of
 // memory.
 func TestMaxBytes(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 8, BatchBytes: 10, MaxBytes: 25})
+		w := e.open("a", 1, &writer.Options{Concurrency: 8, BatchBytes: 10, MaxBytes: 25})
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		nine := string(bytes.Repeat([]byte("9"), 9))
 		e.Faulty.ResetCounts()
@@ -300,7 +300,7 @@ func TestMaxBytes(t *testing.T) {
 // committed cursor is recovered, also through leaders that set none.
 func TestCursor(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 1})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		set := func(c string, values ...string) {
 			t.Helper()
@@ -374,7 +374,7 @@ func TestAppendIsOneAtom(t *testing.T) {
 // What is appended is copied before AppendAsync returns.
 func TestRecordsAreCopied(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 1})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		record, cursor := []byte("right"), []byte("right")
 		var fs []writer.Future
@@ -414,7 +414,7 @@ func TestCompression(t *testing.T) {
 // A future that is kept does not keep the records.
 func TestFutureHoldsNoRecords(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 2, BatchBytes: 1})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 2, BatchBytes: 1})
 		committed := e.several(w, "0")
 		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Fault: faultstore.Fault{Hang: true}})
 		fs := slices.Concat(committed, e.several(w, "1", "2"))
@@ -470,7 +470,7 @@ func TestEncoderIsFreeAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		c := &stopClock{Clock: clock.Go()}
 		opts := *single
-		opts.Clock, opts.InFlight, opts.Window = c, 2, 2
+		opts.Clock, opts.Concurrency, opts.Window = c, 2, 2
 		w := e.open("a", 1, &opts)
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		var second writer.Future

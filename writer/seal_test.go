@@ -20,7 +20,7 @@ import (
 )
 
 // single is a pipeline in which every append is an object of its own.
-var single = &writer.Options{InFlight: 4, Window: 8, BatchBytes: 1, Checkpoint: -1}
+var single = &writer.Options{Concurrency: 4, Window: 8, BatchBytes: 1, Checkpoint: -1}
 
 // lost applies the next put of a slot of client a and holds its reply, which is
 // then lost.

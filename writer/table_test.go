@@ -294,7 +294,7 @@ func TestTableMovesWhileItIsRead(t *testing.T) {
 // reader takes the object for damage.
 func TestEditKeepsItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4, Linger: time.Millisecond})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 4, Linger: time.Millisecond})
 		f := e.file(w, "f")
 		e.append(w, "0")
 		e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})
@@ -342,7 +342,7 @@ func TestEditKeepsItsPlace(t *testing.T) {
 // one, which removes a file that is not live, and report damage.
 func TestEditGivenUpWhileItWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
+		w := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 4})
 		f := e.file(w, "f")
 		e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
@@ -541,7 +541,7 @@ func TestEditOutcomes(t *testing.T) {
 	}))
 	t.Run("never sent", bubbled(func(t *testing.T, e *env) {
 		opts := *single
-		opts.InFlight, opts.Window = 1, 1
+		opts.Concurrency, opts.Window = 1, 1
 		w := e.open("a", 1, &opts)
 		f := e.file(w, "f")
 		e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})

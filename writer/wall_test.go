@@ -91,11 +91,11 @@ func TestLeaderThatWinsEveryRace(t *testing.T) {
 		after int // seals after the one that ends the epoch: as many as were in flight, or fewer
 	}{{1, 20 * time.Millisecond, wide}, {4, 20 * time.Millisecond, wide}, {64, 60 * time.Millisecond, wide}, {500, 800 * time.Millisecond, 8}} {
 		t.Run(fmt.Sprint(c.often), bubbled(func(t *testing.T, e *env) {
-			a := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
+			a := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 4})
 			acked := e.outrun("b", a, c.often)
 			ctx, cancel := context.WithTimeout(t.Context(), c.limit)
 			defer cancel()
-			b, err := e.tryFor(ctx, "b", 2, &writer.Options{InFlight: 1, Window: 1})
+			b, err := e.tryFor(ctx, "b", 2, &writer.Options{Concurrency: 1, Window: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +127,7 @@ func TestLeaderThatWinsEveryRace(t *testing.T) {
 // there; each later walk uses the old note, and does the same; the takeover never ends.
 func TestWhatTheWallFoundIsPruned(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		opts := &writer.Options{InFlight: 1, Window: 4, NoCompress: true}
+		opts := &writer.Options{Concurrency: 1, Window: 4, NoCompress: true}
 		a := e.open("a", 1, opts)
 		e.append(a, "0")
 		slot, big := at(1, 2), string(make([]byte, 400<<10))
@@ -174,7 +174,7 @@ func TestDamageInTheWall(t *testing.T) {
 			e.Put(layout.DataKey(at(1, 3)), nil)
 			return true
 		})
-		if _, err := e.try("b", 2, &writer.Options{InFlight: 1, Window: 1}); !errors.Is(err, chain.ErrDamaged) {
+		if _, err := e.try("b", 2, &writer.Options{Concurrency: 1, Window: 1}); !errors.Is(err, chain.ErrDamaged) {
 			t.Error(err)
 		}
 	})
@@ -188,7 +188,7 @@ func TestDamageInTheWall(t *testing.T) {
 // objects does the opener send a backstop; the leader comes to that slot thousands of slots later.
 func TestBackstopOfTheWallIsDenied(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		a := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
+		a := e.open("a", 1, &writer.Options{Concurrency: 1, Window: 4})
 		e.append(a, "0")
 		ctx, cancel := context.WithCancel(t.Context())
 		var once sync.Once
@@ -218,7 +218,7 @@ func TestBackstopOfTheWallIsDenied(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		})
-		_, err := e.tryFor(t.Context(), "b", 2, &writer.Options{InFlight: 100, Window: 100})
+		_, err := e.tryFor(t.Context(), "b", 2, &writer.Options{Concurrency: 100, Window: 100})
 		cancel()
 		leads.Wait()
 		if !errors.Is(err, store.ErrDenied) || gets.Load() > 1000 {
@@ -265,7 +265,7 @@ func TestSealOfTheWallThatIsLate(t *testing.T) {
 			opened := make(chan struct{})
 			go func() {
 				defer close(opened)
-				b, err = e.try("b", 2, &writer.Options{InFlight: 1, Window: 1})
+				b, err = e.try("b", 2, &writer.Options{Concurrency: 1, Window: 1})
 			}()
 			synctest.Wait()
 			e.append(a, "4")
@@ -321,7 +321,7 @@ func TestWallFails(t *testing.T) {
 				e.fault(rule)
 				return true
 			})
-			_, err := e.try("b", 2, &writer.Options{InFlight: 1, Window: 1})
+			_, err := e.try("b", 2, &writer.Options{Concurrency: 1, Window: 1})
 			if err == nil || errors.Is(err, writer.ErrFenced) {
 				t.Errorf("error is %v", err)
 			}

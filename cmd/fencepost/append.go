@@ -38,7 +38,7 @@ type appending struct {
 	rate      float64
 	hedge     float64
 	plain     bool
-	batch     int
+	batch     int64
 	files     *fileStore
 	granted   *granted
 	election  func() leader.Options
@@ -99,7 +99,7 @@ the longest record.`,
 	fl.BoolVar(&p.cursor, "cursor", false, "store with the records how far the source was read, and go on there")
 	fl.StringVar(&p.source, "source", "", "name of the source, for --cursor (default FILE's absolute path)")
 	fl.StringVar(&p.format, "format", string(feed.Lines), "lines or frames")
-	countVar(fl, &p.inFlight, "in-flight", 16, "how many objects are in flight at once")
+	countVar(fl, &p.inFlight, "concurrency", 16, "how many objects to write at once")
 	bytesVar(fl, &p.batch, "batch-bytes", "how large an object may grow while it waits to be sent (default 4 MiB)")
 	spanVar(fl, &p.linger, "linger", "", 0, "how long a record may wait, to share an object (default not at all)")
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "most objects sent on average (default no bound)")
@@ -263,7 +263,7 @@ func (p *appending) hooks(size int64) feed.Hooks {
 // writer is how the records are written.
 func (p *appending) writer() *writer.Options {
 	return &writer.Options{
-		InFlight: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
+		Concurrency: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
 		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge, NoCompress: p.plain,
 		Init:  &manifest.InitOptions{Probe: p.probing(p.url)},
 		Hooks: p.gauges.writer(writer.Hooks{Progress: p.recovering}),

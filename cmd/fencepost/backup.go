@@ -179,7 +179,7 @@ func were(n int) string {
 
 // said describes a copy in words.
 func (k *copying) said(r *backup.Report) string {
-	s := fmt.Sprintf("%s, %s", plural(r.Objects, "object"), size(int(r.Bytes)))
+	s := fmt.Sprintf("%s, %s", plural(r.Objects, "object"), size(r.Bytes))
 	if r.Present > 0 {
 		s += fmt.Sprintf(", of which %d were there", r.Present)
 	}

@@ -38,13 +38,13 @@ func compactFlags(fl *pflag.FlagSet) *compaction {
 	countVar(fl, &f.o.Levels, "levels", 3, "how often merging writes a record again, at most")
 	countVar(fl, &f.o.FanIn, "fan-in", 64, "the size ratio between the levels of segments")
 	fl.BoolVar(&f.o.NoCompress, "no-compress", false, "store segments without compression")
-	countVar(fl, &f.o.Parallel, "parallel", 16, "how many log objects to read at once")
+	countVar(fl, &f.o.Concurrency, "concurrency", 16, "how many log objects to read at once")
 	fl.IntVar(&f.o.RequestsPerSecond, "requests-per-second", 0, "most requests on average (default no bound)")
 	bytesVar(fl, &f.o.BytesPerSecond, "bytes-per-second", "most bytes read and written on average (default no bound)")
 	countVar(fl, &f.keep.Keep, "keep-locks", 1000, "how many locks of past leaders and compactors to keep")
 	spanVar(fl, &f.keep.For, "keep-locks-for", "90d", positive, "and for how long, at most")
 	fl.BoolVar(&f.group, "group", false, "with --watch: compact the logs of a group's partitions")
-	countVar(fl, &f.atOnce, "at-once", 4, "with --group: how many logs to compact at once")
+	countVar(fl, &f.atOnce, "logs", 4, "with --group: how many logs to compact at once")
 	fl.BoolVar(&f.dry, "dry-run", false, "change nothing; print what would be done")
 	spanVar(fl, &f.o.Retain.Age, "retain-age", "", 0, "give up older records, such as 7d (default never)")
 	fl.Uint64Var(&f.o.Retain.Records, "retain-records", 0, "give up all but about so many records (default never)")
@@ -104,8 +104,8 @@ its log, which ends in /partition/ and six digits.`,
 				return usage("--%s goes with --watch, which is not given", name)
 			}
 		}
-		if !f.group && changed("at-once") {
-			return usage("--at-once goes with --group, which is not given")
+		if !f.group && changed("logs") {
+			return usage("--logs goes with --group, which is not given")
 		}
 		lo := election()
 		o := f.options(&lo)
@@ -213,7 +213,7 @@ func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files
 				a.con.note("this process compacts %d of %s; processes that share them: %d", e.Owned, nPartitions(e.Partitions), e.Members)
 			}}),
 		},
-		Compactor: &o, RequestsPerSecond: f.o.RequestsPerSecond, BytesPerSecond: f.o.BytesPerSecond, AtOnce: f.atOnce, Logger: log,
+		Compactor: &o, RequestsPerSecond: f.o.RequestsPerSecond, BytesPerSecond: f.o.BytesPerSecond, Concurrency: f.atOnce, Logger: log,
 	}
 	if changed("validity") {
 		opts.Group.Validity = validity
@@ -267,7 +267,7 @@ func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *co
 
 func compacted(r compactor.Report) string {
 	s := fmt.Sprintf("folded %s, %s, %s, into %s; merged %d; the floor is at %v\n",
-		plural(r.Folded, "object"), plural(r.Records, "record"), size(int(r.Bytes)), plural(r.Segments, "segment"), r.Merged, r.Floor)
+		plural(r.Folded, "object"), plural(r.Records, "record"), size(r.Bytes), plural(r.Segments, "segment"), r.Merged, r.Floor)
 	if r.Truncated > 0 {
 		s += fmt.Sprintf("gave up the records before %d\n", r.Truncated)
 	}

@@ -95,7 +95,7 @@ func terminalOf(out io.Writer) (fd int, ok bool) {
 func portion(done, total int64, bytes bool) string {
 	amount := func(n int64) string {
 		if bytes {
-			return size(int(n))
+			return size(n)
 		}
 		return fmt.Sprint(n)
 	}

@@ -36,13 +36,13 @@ func (c *checked) String() string { return c.text }
 func (c *checked) Type() string { return c.kind }
 
 // bytesVar is a flag with a number of bytes: 16MiB, 500000.
-func bytesVar[T int | int64](fl *pflag.FlagSet, to *T, name, help string) {
+func bytesVar(fl *pflag.FlagSet, to *int64, name, help string) {
 	fl.Var(&checked{kind: "bytes", set: func(s string) error {
 		n, err := humanize.ParseBytes(s)
 		if err != nil || n == 0 || n > 1<<40 {
 			return errors.New("write a number of bytes, such as 500000, 512KiB or 16MiB")
 		}
-		*to = T(n)
+		*to = int64(n)
 		return nil
 	}}, name, help)
 }

@@ -99,12 +99,12 @@ It needs the rights of a writer, and with --sibling to read format.json there.`,
 // limitFlags are the flags of init for the limits of a new log.
 var limitFlags = []struct {
 	name, help string
-	of         func(*fence.Limits) *int
+	of         func(*fence.Limits) *int64
 }{
-	{"max-object", "most bytes of one object, and of one append (default 64 MiB)", func(l *fence.Limits) *int { return &l.Object }},
-	{"max-record", "most bytes of a record (default 16 MiB)", func(l *fence.Limits) *int { return &l.Record }},
-	{"max-cursor", "most bytes of a cursor (default 4 KiB)", func(l *fence.Limits) *int { return &l.Cursor }},
-	{"max-manifest", "most bytes of a manifest (default 8 MiB)", func(l *fence.Limits) *int { return &l.Manifest }},
+	{"max-object", "most bytes of one object, and of one append (default 64 MiB)", func(l *fence.Limits) *int64 { return &l.Object }},
+	{"max-record", "most bytes of a record (default 16 MiB)", func(l *fence.Limits) *int64 { return &l.Record }},
+	{"max-cursor", "most bytes of a cursor (default 4 KiB)", func(l *fence.Limits) *int64 { return &l.Cursor }},
+	{"max-manifest", "most bytes of a manifest (default 8 MiB)", func(l *fence.Limits) *int64 { return &l.Manifest }},
 }
 
 // asAsked refuses a log that existed, and is not as the flags say.

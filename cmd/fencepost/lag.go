@@ -179,7 +179,7 @@ func lagTable(d lagDoc, now time.Time) []byte {
 		waiting := "nothing waits"
 		u := d.Unfolded
 		if n := d.End - d.FloorOffset; n > 0 || !u.OldestAt.IsZero() {
-			waiting = fmt.Sprintf("%s wait in %s, %s", plural(n, "record"), plural(u.Objects, "object"), size(int(u.Bytes)))
+			waiting = fmt.Sprintf("%s wait in %s, %s", plural(n, "record"), plural(u.Objects, "object"), size(u.Bytes))
 			if !u.OldestAt.IsZero() {
 				waiting += ", for " + brief(now.Sub(u.OldestAt))
 			}

@@ -201,13 +201,13 @@ func statusTable(s *survey.Log) []byte {
 			}
 			note := ""
 			if kind == inspect.Data && s.BeforeFloor != nil && s.BeforeFloor.Objects > 0 {
-				note = fmt.Sprintf("; of these %d, %s, before the floor", s.BeforeFloor.Objects, size(int(s.BeforeFloor.Bytes)))
+				note = fmt.Sprintf("; of these %d, %s, before the floor", s.BeforeFloor.Objects, size(s.BeforeFloor.Bytes))
 			}
-			row("objects", "%s: %d, %s%s", kind, c.Objects, size(int(c.Bytes)), note)
+			row("objects", "%s: %d, %s%s", kind, c.Objects, size(c.Bytes), note)
 		}
 		switch c := s.FilesBeside; {
 		case c != nil:
-			row("files", "%d objects of this log, %s, in %s", c.Objects, size(int(c.Bytes)), s.FilesStore)
+			row("files", "%d objects of this log, %s, in %s", c.Objects, size(c.Bytes), s.FilesStore)
 		case s.FilesStore != "" && s.Objects != nil:
 			row("files", "not counted: they are in %s; give its URL with --files", s.FilesStore)
 		}

@@ -109,8 +109,8 @@ func TestBadInput(t *testing.T) {
 		"a source for nothing":   {"append --source x " + log, "x", 2, []string{"--cursor"}},
 		"a bad validity":         {"append --validity 1ns " + log, "x", 2, []string{"Validity 1ns must be"}},
 		"watching without watch": {"compact --interval 1s " + log, "", 2, []string{"--interval goes with --watch"}},
-		"none in flight":         {"append --in-flight 0 " + log, "x", 2, []string{`--in-flight is "0"`, "from 1 on"}},
-		"too many in flight":     {"append --in-flight 5000 " + log, "x", 2, []string{"InFlight 5000"}},
+		"none in flight":         {"append --concurrency 0 " + log, "x", 2, []string{`--concurrency is "0"`, "from 1 on"}},
+		"too many in flight":     {"append --concurrency 5000 " + log, "x", 2, []string{"Concurrency 5000"}},
 		"a bad hedge":            {"append --hedge 5 " + log, "x", 2, []string{"Hedge 5"}},
 		"a negative linger":      {"append --linger=-1s " + log, "x", 2, []string{`--linger is "-1s": it must not be negative`}},
 		"a negative rate":        {"append --requests-per-second=-1 " + log, "x", 2, []string{"RequestsPerSecond -1"}},
@@ -161,14 +161,14 @@ func TestBadInput(t *testing.T) {
 		"negative locks":         {"compact --keep-locks=-5 " + log, "", 2, []string{`--keep-locks is "-5"`}},
 		"a negative lock age":    {"compact --keep-locks-for=-5h " + log, "", 2, []string{`--keep-locks-for is "-5h"`}},
 		"a group once":           {"compact --group " + log, "", 2, []string{"--group goes with --watch"}},
-		"at once, no group":      {"compact --watch --at-once 2 " + log, "", 2, []string{"--at-once goes with --group"}},
+		"at once, no group":      {"compact --watch --logs 2 " + log, "", 2, []string{"--logs goes with --group"}},
 		"locks of a group":       {"compact --watch --group --keep-locks 5 " + log, "", 2, []string{"have no locks"}},
 		"a bad group":            {"compact --watch --group --validity 1ms " + log, "", 2, []string{"Validity 1ms"}},
 		"a negative group":       {"compact --watch --group --requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond: -5"}},
 		"a negative budget":      {"compact --requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond is -5"}},
 		"negative versions":      {"compact --keep-versions=-5 " + log, "", 2, []string{"KeepVersions is -5"}},
 		"a budget of no bytes":   {"compact --bytes-per-second=-5 " + log, "", 2, []string{"--bytes-per-second", "16MiB"}},
-		"too parallel":           {"compact --parallel 1073741824 " + log, "", 2, []string{"Parallel is 1073741824; it must be from 1 to 4096"}},
+		"too parallel":           {"compact --concurrency 1073741824 " + log, "", 2, []string{"Concurrency is 1073741824; it must be from 1 to 4096"}},
 		"no levels":              {"compact --levels 0 " + log, "", 2, []string{`--levels is "0"`}},
 		"too many levels":        {"compact --levels 1000 " + log, "", 2, []string{"Levels is 1000"}},
 		"a fan-in of one":        {"compact --fan-in 1 " + log, "", 2, []string{"FanIn is 1; it must be at least 2"}},
@@ -225,19 +225,19 @@ func TestCompactFlags(t *testing.T) {
 	}
 	want := compactor.Options{
 		Interval: time.Minute, MinObjects: 2, MaxAge: time.Hour, SegmentBytes: 4 << 20, Levels: 5, FanIn: 6, NoCompress: true,
-		Parallel: 7, RequestsPerSecond: 8, BytesPerSecond: 9 << 10,
+		Concurrency: 7, RequestsPerSecond: 8, BytesPerSecond: 9 << 10,
 		Retain:       compactor.Retain{Age: 7 * 24 * time.Hour, Records: 10, Bytes: 11},
 		KeepVersions: 12, KeepVersionsFor: 14 * 24 * time.Hour,
 		Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 13, For: 36 * time.Hour}},
 	}
 	got := parse("--watch --interval 1m --min-objects 2 --max-age 1h --segment-bytes 4MiB --levels 5 --fan-in 6 --no-compress" +
-		" --parallel 7 --requests-per-second 8 --bytes-per-second 9KiB --retain-age 7d --retain-records 10 --retain-bytes 11" +
+		" --concurrency 7 --requests-per-second 8 --bytes-per-second 9KiB --retain-age 7d --retain-records 10 --retain-bytes 11" +
 		" --keep-versions 12 --keep-versions-for 2w --keep-locks 13 --keep-locks-for 1d12h")
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\n%+v", got, want)
 	}
 	defaults := compactor.Options{
-		Interval: 10 * time.Second, MinObjects: 64, MaxAge: time.Minute, Levels: 3, FanIn: 64, Parallel: 16,
+		Interval: 10 * time.Second, MinObjects: 64, MaxAge: time.Minute, Levels: 3, FanIn: 64, Concurrency: 16,
 		Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1000, For: 90 * 24 * time.Hour}},
 	}
 	if got := parse("--idle-interval 1h"); got.IdleInterval != time.Hour {

@@ -59,7 +59,7 @@ With --from too it copies what is damaged or missing from a backup, if that make
 whole there. It replaces nothing that is sound, and needs the right to read BACKUP.
 
 If the URL is that of a group of workers, it checks every object of the group, and the
-log of each partition, --at-once of them at a time. The options hold for each log, and
+log of each partition, --logs of them at a time. The options hold for each log, and
 the group's own objects are never repaired.
 
 With --metrics it writes what it found to FILE once it has read everything. That is for
@@ -89,8 +89,8 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err != nil && !errors.Is(err, store.ErrDenied) {
 				return err // who may read only the log cannot know
 			}
-			if !grouped && cmd.Flags().Changed("at-once") {
-				return usage("--at-once is for a group of workers, and there is none at %s", args[0])
+			if !grouped && cmd.Flags().Changed("logs") {
+				return usage("--logs is for a group of workers, and there is none at %s", args[0])
 			}
 			if grouped && from != "" {
 				return usage("--from is for one log: give the URL of the partition's log, and of its backup")
@@ -113,7 +113,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			r := &group.Report{}
 			var summary *group.Summary
 			if grouped {
-				r, err = group.Check(cmd.Context(), st, &group.CheckOptions{Verify: o, AtOnce: atOnce})
+				r, err = group.Check(cmd.Context(), st, &group.CheckOptions{Verify: o, Concurrency: atOnce})
 				summary = &r.Group
 			} else {
 				var one *verify.Report
@@ -152,7 +152,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 	c.Flags().BoolVar(&dry, "dry-run", false, "with --repair: change nothing; print what would be done")
 	c.Flags().StringVar(&metrics, "metrics", "", "write metrics of what was found to `FILE`, which ends in .prom")
 	g = a.listenFlag(c)
-	countVar(c.Flags(), &atOnce, "at-once", 4, "of a group: how many logs to check at once")
+	countVar(c.Flags(), &atOnce, "logs", 4, "of a group: how many logs to check at once")
 	a.jsonFlag(c)
 	return c
 }
@@ -204,10 +204,10 @@ func verdict(r *verify.Report, g *group.Summary) []byte {
 	if g != nil {
 		fmt.Fprintf(&b, "group: %s, assignment %d, %s; read %s of the group; %s with %s: %s, %s of the chains, %s; in %s\n",
 			plural(g.Partitions, "partition"), g.Assignment, plural(g.Members, "member"), plural(g.Objects, "object"), plural(g.Logs, "log"), plural(int(g.Records), "record"),
-			plural(r.Segments, "segment"), plural(r.Slots, "object"), size(int(r.Bytes)), brief(r.Took))
+			plural(r.Segments, "segment"), plural(r.Slots, "object"), size(r.Bytes), brief(r.Took))
 	} else {
 		fmt.Fprintf(&b, "read %s: %s, %s of the chain up to %v, %s; %s, %s, manifest %d; in %s\n",
-			recordRange(r.First, r.End), plural(r.Segments, "segment"), plural(r.Slots, "object"), r.Tail, size(int(r.Bytes)), plural(r.Seals, "seal"), plural(r.Locks, "lock"), r.Manifest, brief(r.Took))
+			recordRange(r.First, r.End), plural(r.Segments, "segment"), plural(r.Slots, "object"), r.Tail, size(r.Bytes), plural(r.Seals, "seal"), plural(r.Locks, "lock"), r.Manifest, brief(r.Took))
 	}
 	if r.Parts > 1 {
 		fmt.Fprintf(&b, "of segments, files and seals this was part %d of %d\n", r.Part, r.Parts)

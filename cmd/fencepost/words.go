@@ -17,7 +17,7 @@ import (
 func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05Z07:00") }
 
 // size writes a number of bytes.
-func size(n int) string { return humanize.IBytes(uint64(max(n, 0))) }
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 // plural writes a number of things: 1 record, 2 records.
 func plural[T int | uint64](n T, thing string) string {

@@ -23,8 +23,8 @@ type CheckOptions struct {
 	// Verify are the options for each log. Its Hooks are told of the group as a whole, in the only stage "partitions",
 	// which counts logs.
 	Verify *verify.Options
-	// AtOnce is how many logs are checked at the same time, each in the memory of one verify.Run; 1 to 1,024, default 4.
-	AtOnce int
+	// Concurrency is how many logs are checked at the same time, each in the memory of one verify.Run; 1 to 1,024, default 4.
+	Concurrency int
 }
 
 // Validate returns what is wrong with the options, as [Check] does: [ErrOptions]. nil is valid.
@@ -34,8 +34,8 @@ func (o *CheckOptions) Validate() error {
 	}
 	var all faults
 	all.add("Verify", o.Verify.Validate())
-	if o.AtOnce < 0 || o.AtOnce > 1024 {
-		all.add("AtOnce", fmt.Errorf("%d must be 1 to 1,024, or 0 for 4", o.AtOnce))
+	if o.Concurrency < 0 || o.Concurrency > 1024 {
+		all.add("Concurrency", fmt.Errorf("%d must be 1 to 1,024, or 0 for 4", o.Concurrency))
 	}
 	return errors.Join(all...)
 }
@@ -95,7 +95,7 @@ func Check(ctx context.Context, st store.Store, opts *CheckOptions) (*Report, er
 	v := *cmp.Or(o.Verify, &verify.Options{})
 	v.Clock, v.MaxFindings = clock.Or(v.Clock), cmp.Or(v.MaxFindings, 1000)
 	report.Store, report.Part, report.Parts = st.Traits().Name, v.Part, v.Parts
-	t := &town{st: st, opts: v, atOnce: cmp.Or(o.AtOnce, 4), report: report, high: map[int]fence.Epoch{}}
+	t := &town{st: st, opts: v, atOnce: cmp.Or(o.Concurrency, 4), report: report, high: map[int]fence.Epoch{}}
 	begun := v.Clock.Now()
 	err := t.run(ctx)
 	report.Took = v.Clock.Now().Sub(begun)

@@ -125,7 +125,7 @@ func TestCheck(t *testing.T) {
 	if _, err := group.Check(t.Context(), memstore.New(nil), nil); !errors.Is(err, group.ErrNoGroup) {
 		t.Errorf("where there is no group: %v", err)
 	}
-	if _, err := group.Check(t.Context(), memstore.New(nil), &group.CheckOptions{AtOnce: -1}); !errors.Is(err, group.ErrOptions) {
-		t.Errorf("AtOnce -1: %v", err)
+	if _, err := group.Check(t.Context(), memstore.New(nil), &group.CheckOptions{Concurrency: -1}); !errors.Is(err, group.ErrOptions) {
+		t.Errorf("Concurrency -1: %v", err)
 	}
 }

@@ -27,9 +27,9 @@ type CompactOptions struct {
 	// together, on average. 0 is no bound.
 	RequestsPerSecond int
 	BytesPerSecond    int64
-	// AtOnce is how many logs this process compacts at once, 1 to 1,024, default 4. Each may
+	// Concurrency is how many logs this process compacts at once, 1 to 1,024, default 4. Each may
 	// take some 100 MiB of memory while it uploads a segment.
-	AtOnce int
+	Concurrency int
 	// Logger also serves the group and the compactors if they have no Logger of their own. Default: no
 	// logging.
 	Logger *zap.Logger
@@ -57,8 +57,8 @@ func (o *CompactOptions) Validate() error {
 	if o.BytesPerSecond < 0 {
 		all.add("BytesPerSecond", fmt.Errorf("%d must not be negative", o.BytesPerSecond))
 	}
-	if o.AtOnce < 0 || o.AtOnce > 1024 {
-		all.add("AtOnce", fmt.Errorf("%d must be 1 to 1024", o.AtOnce))
+	if o.Concurrency < 0 || o.Concurrency > 1024 {
+		all.add("Concurrency", fmt.Errorf("%d must be 1 to 1024", o.Concurrency))
 	}
 	return errors.Join(all...)
 }
@@ -122,7 +122,7 @@ func newCompaction(st store.Store, opts *CompactOptions) *compaction {
 	c := &r.compactor
 	c.Interval = cmp.Or(c.Interval, time.Minute)
 	c.IdleInterval = cmp.Or(c.IdleInterval, max(15*time.Minute, c.Interval))
-	c.Budget = &compactor.Budget{RequestsPerSecond: v.RequestsPerSecond, BytesPerSecond: v.BytesPerSecond, AtOnce: cmp.Or(v.AtOnce, 4)}
+	c.Budget = &compactor.Budget{RequestsPerSecond: v.RequestsPerSecond, BytesPerSecond: v.BytesPerSecond, Concurrency: cmp.Or(v.Concurrency, 4)}
 	c.Clock = cmp.Or(c.Clock, r.clock)
 	c.Logger = cmp.Or(c.Logger, r.logger)
 	return r

@@ -161,12 +161,12 @@ func TestCompactGroupWithADamagedLog(t *testing.T) {
 
 func TestCompactGroupReportsAllFaults(t *testing.T) {
 	err := group.Compact(t.Context(), nil, &group.CompactOptions{
-		Group: &group.Options{Partitions: 3}, Compactor: &compactor.Options{Token: fence.NewToken(1), FanIn: 1}, RequestsPerSecond: -1, BytesPerSecond: -2, AtOnce: -3,
+		Group: &group.Options{Partitions: 3}, Compactor: &compactor.Options{Token: fence.NewToken(1), FanIn: 1}, RequestsPerSecond: -1, BytesPerSecond: -2, Concurrency: -3,
 	})
 	if !errors.Is(err, group.ErrOptions) {
 		t.Fatal(err)
 	}
-	for _, says := range []string{"Partitions must be 0", "Token and Budget must not be set", "FanIn is 1", "RequestsPerSecond: -1", "BytesPerSecond: -2", "AtOnce: -3", "store is nil"} {
+	for _, says := range []string{"Partitions must be 0", "Token and Budget must not be set", "FanIn is 1", "RequestsPerSecond: -1", "BytesPerSecond: -2", "Concurrency: -3", "store is nil"} {
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("%v does not say %q", err, says)
 		}

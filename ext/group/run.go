@@ -27,7 +27,7 @@ import (
 type RunOptions struct {
 	// Group configures the membership.
 	Group *Options
-	// Writer configures the writer of each partition's log. MaxBytes and InFlight are for each log.
+	// Writer configures the writer of each partition's log. MaxBytes and Concurrency are for each log.
 	Writer *writer.Options
 	// Opens is how many logs are opened at once, 1 to 1,024, default 16. Of the others the next is the one whose
 	// partition has been without an owner for longest.

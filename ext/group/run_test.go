@@ -406,11 +406,11 @@ func TestRunGroupIdle(t *testing.T) {
 }
 
 func TestRunGroupReportsAllFaults(t *testing.T) {
-	err := group.Run(t.Context(), nil, &group.RunOptions{Group: &group.Options{Partitions: -1}, Opens: -2, Writer: &writer.Options{InFlight: -1}}, nil)
+	err := group.Run(t.Context(), nil, &group.RunOptions{Group: &group.Options{Partitions: -1}, Opens: -2, Writer: &writer.Options{Concurrency: -1}}, nil)
 	if !errors.Is(err, group.ErrOptions) || errors.Is(err, leader.ErrOptions) {
 		t.Fatal(err)
 	}
-	for _, says := range []string{"Group: group: invalid options: Partitions -1", "InFlight -1", "Opens: -2", "work is nil", "store is nil"} {
+	for _, says := range []string{"Group: group: invalid options: Partitions -1", "Concurrency -1", "Opens: -2", "work is nil", "store is nil"} {
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("%v does not say %q", err, says)
 		}

@@ -214,7 +214,7 @@ func TestLimitsOfOne(t *testing.T) {
 
 // The longest frame that the limits allow has the length that MaxFrame says.
 func TestMaxFrame(t *testing.T) {
-	l := fence.Limits{Object: RecordSize(300), Record: 300, Cursor: 7}
+	l := fence.Limits{Object: int64(RecordSize(300)), Record: 300, Cursor: 7}
 	b, _ := build(testHeader(), Plain, make([]byte, 7), string(make([]byte, 300)))
 	if _, err := Decode(b, l); err != nil || int64(len(b)) != MaxFrame(l) {
 		t.Errorf("%d bytes of %d, %v", len(b), MaxFrame(l), err)

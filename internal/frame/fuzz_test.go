@@ -78,7 +78,7 @@ func FuzzDecode(f *testing.F) {
 				}
 				continue
 			}
-			if fr.PayloadLen() > limits.Object || len(fr.Cursor) > limits.Cursor {
+			if int64(fr.PayloadLen()) > limits.Object || int64(len(fr.Cursor)) > limits.Cursor {
 				t.Fatalf("payload %d, cursor %d", fr.PayloadLen(), len(fr.Cursor))
 			}
 			records := recordsOf(fr)

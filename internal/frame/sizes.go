@@ -7,12 +7,12 @@ import (
 )
 
 // MaxFrame is the length of the longest frame that a log with limits l has, in bytes.
-func MaxFrame(l fence.Limits) int64 { return HeaderSize + int64(l.Object) + int64(l.Cursor) }
+func MaxFrame(l fence.Limits) int64 { return HeaderSize + l.Object + l.Cursor }
 
 // CheckRecord returns an error that is [fence.ErrLimit] if a record of n bytes is too
 // large.
 func CheckRecord(l fence.Limits, n int) error {
-	if n > l.Record {
+	if int64(n) > l.Record {
 		return fmt.Errorf("%w: a record of %d bytes; the log allows %d", fence.ErrLimit, n, l.Record)
 	}
 	return nil
@@ -21,18 +21,17 @@ func CheckRecord(l fence.Limits, n int) error {
 // CheckCursor returns an error that is [fence.ErrLimit] if a cursor of n bytes is too
 // large.
 func CheckCursor(l fence.Limits, n int) error {
-	if n > l.Cursor {
+	if int64(n) > l.Cursor {
 		return fmt.Errorf("%w: a cursor of %d bytes; the log allows %d", fence.ErrLimit, n, l.Cursor)
 	}
 	return nil
 }
 
 func checkHeader(l fence.Limits, h *Header) error {
-	// Compared as int64: on a 32-bit machine an int may not hold the claim.
 	switch {
-	case int64(h.rawLen) > int64(l.Object):
+	case int64(h.rawLen) > l.Object:
 		return fmt.Errorf("%w: a payload of %d bytes; the log allows %d", fence.ErrLimit, h.rawLen, l.Object)
-	case int64(h.cursorLen) > int64(l.Cursor):
+	case int64(h.cursorLen) > l.Cursor:
 		return fmt.Errorf("%w: a cursor of %d bytes; the log allows %d", fence.ErrLimit, h.cursorLen, l.Cursor)
 	}
 	return nil

@@ -134,7 +134,7 @@ func TestHostileFramesAllocateLittle(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		limits := fence.Limits{Object: tt.object, Record: 1, Cursor: 0}
+		limits := fence.Limits{Object: int64(tt.object), Record: 1, Cursor: 0}
 		var err error
 		n := test.Allocated(func() { _, err = Decode(tt.frame, limits) })
 		fixture.WantErr(t, err, fence.ErrCorrupt, "zstd: ")

@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 
@@ -17,8 +16,8 @@ const leastRoom = 256 << 10
 func CheckLimits(l fence.Limits) error {
 	// Floor and hint hold a cursor each, in base64. A manifest needs room for both beside
 	// its properties and lists; without it no compaction could ever be published.
-	cursors := 2 * base64.StdEncoding.EncodedLen(max(l.Cursor, 0))
-	prefix := len(binary.AppendUvarint(nil, uint64(max(l.Record, 0))))
+	cursors := 2 * Base64(max(l.Cursor, 0))
+	prefix := int64(len(binary.AppendUvarint(nil, uint64(max(l.Record, 0)))))
 	switch {
 	case l.Object < 1 || l.Object > fence.MaxObject:
 		return fmt.Errorf("%w: objects of %d bytes; possible are 1 to %d", fence.ErrLimit, l.Object, fence.MaxObject)
@@ -33,3 +32,6 @@ func CheckLimits(l fence.Limits) error {
 	}
 	return nil
 }
+
+// Base64 is how many bytes n bytes have in base64.
+func Base64(n int64) int64 { return (n + 2) / 3 * 4 }

@@ -41,7 +41,7 @@ func (m *Manifest) checkPoints(key string, f manifest.Format) error {
 		case p == nil:
 		case !p.Valid():
 			return document.Corrupt(key, "a point at %v", p.Position)
-		case len(p.Cursor) > f.Limits.Cursor:
+		case int64(len(p.Cursor)) > f.Limits.Cursor:
 			return document.Corrupt(key, "the point %v has a cursor of %d bytes; the log allows %d", p.Position, len(p.Cursor), f.Limits.Cursor)
 		}
 	}

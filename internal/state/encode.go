@@ -9,12 +9,12 @@ import (
 	"github.com/fencepost/fencepost/store/document"
 )
 
-func (m *Manifest) encode(limit int) ([]byte, error) {
+func (m *Manifest) encode(limit int64) ([]byte, error) {
 	b, err := document.Encode(layout.ManifestKey(m.Version), m)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	if len(b) > limit {
+	if int64(len(b)) > limit {
 		return nil, fmt.Errorf("%w: manifest %d would have %d bytes; the log allows %d", fence.ErrLimit, m.Version, len(b), limit)
 	}
 	return b, nil

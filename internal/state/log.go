@@ -173,7 +173,7 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 		// showed.
 		//
 		//mutant:replace info.Version == top.Version => true
-		body, info, err := store.Read(ctx, l.st, top.Key, &store.ReadOptions{Limit: int64(l.format.Limits.Manifest), Settle: l.opts.Settle})
+		body, info, err := store.Read(ctx, l.st, top.Key, &store.ReadOptions{Limit: l.format.Limits.Manifest, Settle: l.opts.Settle})
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 		case errors.Is(err, store.ErrTooLarge):
@@ -263,7 +263,7 @@ func (l *Log) Versions(ctx context.Context) (map[uint64]Kept, error) {
 // [ErrPruned], [fence.ErrCorrupt], [fence.ErrFormat].
 func (l *Log) At(ctx context.Context, version uint64) (*Manifest, store.Info, error) {
 	key := layout.ManifestKey(version)
-	body, info, err := store.Read(ctx, l.st, key, &store.ReadOptions{Limit: int64(l.format.Limits.Manifest), Settle: l.opts.Settle})
+	body, info, err := store.Read(ctx, l.st, key, &store.ReadOptions{Limit: l.format.Limits.Manifest, Settle: l.opts.Settle})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, info, fmt.Errorf("%w: %s", ErrPruned, key)

@@ -288,7 +288,7 @@ func TestManifestOverTheLimit(t *testing.T) {
 	st := memstore.New(nil)
 	f := testFormat()
 	f.Limits.Manifest = 1 << 20
-	fixture.Put(t, st, layout.ManifestKey(1), bytes.Repeat([]byte(" "), f.Limits.Manifest+1))
+	fixture.Put(t, st, layout.ManifestKey(1), bytes.Repeat([]byte(" "), int(f.Limits.Manifest)+1))
 	l := With(st, f, &Options{Settle: quick})
 	_, err := l.Newest(t.Context())
 	fixture.WantErr(t, err, fence.ErrCorrupt, layout.ManifestKey(1))

@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"slices"
 	"strconv"
 
@@ -30,7 +29,7 @@ const (
 )
 
 // room is how many bytes of a manifest are left beside the cursors.
-func room(l fence.Limits) int { return l.Manifest - 2*base64.StdEncoding.EncodedLen(l.Cursor) }
+func room(l fence.Limits) int { return int(l.Manifest - 2*layout.Base64(l.Cursor)) }
 
 // inlineBytes bounds each list of a manifest, and pageBytes a page.
 func inlineBytes(l fence.Limits) int { return min(room(l)/8, 256<<10) }

@@ -313,9 +313,9 @@ func TestFullestManifest(t *testing.T) {
 	t.Logf("%d bytes of %d beside the cursors", len(b)-2*1398104, leastRoom)
 }
 
-func encodedAt(t testing.TB, m *Manifest, limit int) []byte {
+func encodedAt(t testing.TB, m *Manifest, limit int64) []byte {
 	t.Helper()
-	b, err := m.encode(limit)
+	b, err := m.encode(int64(limit))
 	if err != nil {
 		t.Fatal(err)
 	}

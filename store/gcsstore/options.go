@@ -16,7 +16,7 @@ type Options struct {
 	Endpoint string
 	// ChunkSize in bytes, a multiple of 256 KiB, default 8 MiB. A smaller Upload is one
 	// request; a larger one is sent in chunks of this size, one of which is in memory.
-	ChunkSize int
+	ChunkSize int64
 }
 
 // Validate returns what is wrong with the options: faults that are [store.ErrInvalid]. It

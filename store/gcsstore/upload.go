@@ -52,7 +52,7 @@ func (s *Store) stream(ctx context.Context, h *storage.ObjectHandle, src *source
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := h.NewWriter(ctx)
-	w.ChunkSize = s.opts.ChunkSize
+	w.ChunkSize = int(s.opts.ChunkSize)
 	w.ContentType = contentType
 	if _, err := io.Copy(w, src); err != nil && src.err != nil {
 		cancel() // see guard:cancelled-upload; Close returns the error of a request

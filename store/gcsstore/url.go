@@ -34,7 +34,7 @@ var parameters = map[string]cloud.Parameter[target]{
 	"anonymous": func(t *target, v string) (err error) { t.anonymous, err = cloud.Bool(v); return err },
 	"chunk-size": func(t *target, v string) error {
 		n, err := cloud.Bytes(v)
-		t.options.ChunkSize = int(min(n, math.MaxInt))
+		t.options.ChunkSize = int64(int(min(n, math.MaxInt)))
 		return err
 	},
 }

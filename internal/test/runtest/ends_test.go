@@ -41,13 +41,13 @@ func TestRunRefusesAtOnce(t *testing.T) {
 			bend func(o *fencepost.Options)
 			work runtest.Work
 		}{
-			"InFlight -3": {func(o *fencepost.Options) { o.Writer.InFlight = -3 }, idle},
-			"Hedge 5":     {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
+			"Concurrency -3": {func(o *fencepost.Options) { o.Writer.Concurrency = -3 }, idle},
+			"Hedge 5":        {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
 			"manifests of -5": {func(o *fencepost.Options) {
 				o.Writer.Init = &manifest.InitOptions{Limits: fence.Limits{Manifest: -5}}
 			}, idle},
 			"Validity 1µs must be":                        {func(o *fencepost.Options) { o.Leader.Validity = time.Microsecond }, idle},
-			"Leader: leader: invalid options: StallAfter": {func(o *fencepost.Options) { o.Leader.StallAfter, o.Writer.InFlight = -1, -1 }, idle}, // and the writer's beside it
+			"Leader: leader: invalid options: StallAfter": {func(o *fencepost.Options) { o.Leader.StallAfter, o.Writer.Concurrency = -1, -1 }, idle}, // and the writer's beside it
 			"work is nil":                                 {func(*fencepost.Options) {}, nil},
 		} {
 			o := runtest.Options("b")

@@ -48,14 +48,14 @@ func (n *node) election(prefix string) *leader.Options {
 func (n *node) writerOptions() *writer.Options {
 	inFlight := 1 + n.rng.IntN(4)
 	return &writer.Options{
-		Hedge: cmp.Or(n.world.plan.Hedge, -1), Linger: n.world.plan.Linger, InFlight: inFlight, Window: inFlight + n.rng.IntN(3*inFlight), BatchBytes: 64, NoCompress: true,
+		Hedge: cmp.Or(n.world.plan.Hedge, -1), Linger: n.world.plan.Linger, Concurrency: inFlight, Window: inFlight + n.rng.IntN(3*inFlight), BatchBytes: 64, NoCompress: true,
 		Checkpoint: time.Duration(1+n.rng.IntN(2000)) * time.Millisecond, Settle: n.settle(), Clock: n.clock,
 	}
 }
 
 // simple returns the options of a writer that only appends.
 func (n *node) simple() *writer.Options {
-	return &writer.Options{InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock}
+	return &writer.Options{Concurrency: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock}
 }
 
 // writes is a client that leads several terms. Its tokens come from a counter or from the

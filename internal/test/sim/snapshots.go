@@ -43,7 +43,7 @@ func snapshots(ctx context.Context, n *node) {
 
 func (n *node) readerOptions() *reader.Options {
 	return &reader.Options{
-		PollMax: time.Second, Ahead: 1 + n.rng.IntN(4), Settle: n.settle(), Clock: n.clock,
+		PollMax: time.Second, Concurrency: 1 + n.rng.IntN(4), Settle: n.settle(), Clock: n.clock,
 	}
 }
 

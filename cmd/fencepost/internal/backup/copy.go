@@ -290,7 +290,7 @@ type head struct {
 // readHead reads a version of the manifest.
 func readHead(ctx context.Context, st store.Store, version uint64, limits fence.Limits) (h head, err error) {
 	key := inspect.Name{Kind: inspect.Manifest, Number: version}.Key()
-	body, _, err := store.Read(ctx, st, key, &store.ReadOptions{Limit: int64(limits.Manifest)})
+	body, _, err := store.Read(ctx, st, key, &store.ReadOptions{Limit: limits.Manifest})
 	if err == nil {
 		err = document.Decode(key, body, &h)
 	}

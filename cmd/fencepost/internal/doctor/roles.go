@@ -193,7 +193,7 @@ func (x *examination) compaction(context.Context) {
 		who, remedy = "no compactor can lead", "first see what is said of the lock of the compactors"
 	case c.Leads:
 		who = c.Holder + " is the compactor"
-		remedy = "read its log: it cannot work, or not as fast as the writer (compact --parallel, --bytes-per-second)"
+		remedy = "read its log: it cannot work, or not as fast as the writer (compact --concurrency, --bytes-per-second)"
 	}
 	x.room("compactor", c.Epoch)
 	if l.Objects > manyObjects || wait > longWait {

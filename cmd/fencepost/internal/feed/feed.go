@@ -35,7 +35,7 @@ func (e *UnknownError) Unwrap() error { return e.Err }
 // term.
 type Feed struct {
 	// Batch is about how many bytes go into one append, if less than 256 KiB.
-	Batch int
+	Batch int64
 
 	in     *Input
 	cursor *Cursor // nil if none is wanted

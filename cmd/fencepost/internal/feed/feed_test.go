@@ -32,7 +32,7 @@ func open(t testing.TB, st store.Store, epoch fence.Epoch) *writer.Writer {
 // openUntil opens a writer whose term ends with until.
 func openUntil(until context.Context, t testing.TB, st store.Store, epoch fence.Epoch) *writer.Writer {
 	t.Helper()
-	w, err := writer.Open(t.Context(), st, fence.NewToken(epoch), &writer.Options{InFlight: 2, BatchBytes: 1})
+	w, err := writer.Open(t.Context(), st, fence.NewToken(epoch), &writer.Options{Concurrency: 2, BatchBytes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

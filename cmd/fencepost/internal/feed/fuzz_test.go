@@ -28,7 +28,7 @@ func FuzzInput(f *testing.F) {
 			in := NewInput(r, "x", format)
 			var got []byte
 			for {
-				batch, err := in.Next(t.Context(), int(limit), int(size))
+				batch, err := in.Next(t.Context(), int64(limit), int64(size))
 				if err != nil {
 					whole := err == io.EOF //nolint:errorlint // as io's
 					if !whole && !errors.Is(err, ErrTooLong) && !errors.Is(err, ErrCut) || !bytes.HasPrefix(b, got) || whole && len(got) != len(b) {

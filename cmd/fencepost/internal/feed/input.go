@@ -104,7 +104,7 @@ func (in *Input) fill(ctx context.Context) error {
 // Next returns the next batch: the records that have been read, at least one. A record has
 // at most limit bytes. All records of a batch together, with their lengths, have at most
 // size bytes (see frame.RecordSize). At the end of the input the error is io.EOF.
-func (in *Input) Next(ctx context.Context, limit, size int) (Batch, error) {
+func (in *Input) Next(ctx context.Context, limit, size int64) (Batch, error) {
 	for {
 		b := Batch{From: in.at, sumFrom: in.sum}
 		used, total := 0, 0
@@ -114,7 +114,7 @@ func (in *Input) Next(ctx context.Context, limit, size int) (Batch, error) {
 				return Batch{}, err
 			}
 			// 5 bytes are the longest prefix of a record in an object.
-			if n == 0 || err != nil || (len(b.Records) > 0 && total+len(rec)+5 > size) {
+			if n == 0 || err != nil || (len(b.Records) > 0 && int64(total+len(rec)+5) > size) {
 				break
 			}
 			b.Records = append(b.Records, rec)
@@ -149,8 +149,8 @@ func (in *Input) ended() error {
 }
 
 // cut returns the first record of b, and how many bytes it takes; 0 if it is not complete.
-func (in *Input) cut(b []byte, limit int) (rec []byte, n int, err error) {
-	tooLong := func(more string, size int) error {
+func (in *Input) cut(b []byte, limit int64) (rec []byte, n int, err error) {
+	tooLong := func(more string, size int64) error {
 		return fmt.Errorf("%w: the one at byte %d of %s has %s%d bytes, the log allows %d; make the log with a larger --max-record", ErrTooLong, in.at, in.name, more, size, limit)
 	}
 	switch in.format {
@@ -159,8 +159,8 @@ func (in *Input) cut(b []byte, limit int) (rec []byte, n int, err error) {
 			return nil, 0, nil
 		}
 		size := int64(binary.BigEndian.Uint32(b))
-		if size > int64(limit) {
-			return nil, 0, tooLong("", int(size))
+		if size > limit {
+			return nil, 0, tooLong("", size)
 		}
 		if n := prefix + int(size); len(b) >= n {
 			return b[prefix:n:n], n, nil
@@ -175,10 +175,10 @@ func (in *Input) cut(b []byte, limit int) (rec []byte, n int, err error) {
 			n = len(b)
 		}
 		switch {
-		case n > limit:
-			return nil, 0, tooLong("", n)
-		case n == 0 && len(b) > limit:
-			return nil, 0, tooLong("at least ", len(b))
+		case int64(n) > limit:
+			return nil, 0, tooLong("", int64(n))
+		case n == 0 && int64(len(b)) > limit:
+			return nil, 0, tooLong("at least ", int64(len(b)))
 		}
 		return b[:n:n], n, nil
 	}

@@ -15,7 +15,7 @@ import (
 func all(t testing.TB, in *Input, limit, size int) (records [][]byte, err error) {
 	t.Helper()
 	for {
-		b, err := in.Next(t.Context(), limit, size)
+		b, err := in.Next(t.Context(), int64(limit), int64(size))
 		if err != nil {
 			return records, err
 		}
