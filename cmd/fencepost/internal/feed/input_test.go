@@ -140,7 +140,7 @@ func TestSeek(t *testing.T) {
 			}
 		default:
 			at := in.at
-			b, err := in.Next(t.Context(), len(data), len(data))
+			b, err := in.Next(t.Context(), int64(len(data)), int64(len(data)))
 			if errors.Is(err, io.EOF) {
 				continue
 			}
