@@ -58,7 +58,8 @@ const LockPrefix = layout.LockPrefix
 //   - the reason if work returned nil and an append failed for another reason than
 //     the loss of the term;
 //   - ctx's cause, with the reason, if ctx ended while something failed: work, an append whose outcome
-//     is unknown or that work did not wait for, or the store, which did not answer;
+//     is unknown or that work did not wait for, or the store, which did not answer. Or before work that had
+//     returned nil, and not all of whose appends are in the history, was called again;
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or
 //     st is nil;
 //   - the error of the election or of the opening if it will not pass, such as
@@ -95,7 +96,8 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 	case err == nil && f.Backup:
 		return fmt.Errorf("%w: %s", manifest.ErrBackup, st.Traits().Name)
 	}
-	fenced := 0 // terms in a row that ended by a fenced writer and not by the election
+	fenced := 0     // terms in a row that ended by a fenced writer and not by the election
+	var owed result // of the last round that called the work
 	for {
 		e, err := leader.New(st, LockPrefix, &s.leader)
 		if err != nil {
@@ -103,6 +105,11 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		}
 		l := &leadership{settings: &s, st: st, work: work, elector: e, freed: make(chan struct{}), held: make(chan error, 1)}
 		end := l.run(ctx)
+		if l.session != nil {
+			owed = l.result
+		} else if !end.again && end.err == nil {
+			return owed.never(ctx)
+		}
 		if !end.again {
 			return end.err
 		}
@@ -122,7 +129,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 			s.leader.MinEpoch = max(s.leader.MinEpoch, min(by.By, math.MaxUint64-1)+1)
 		}
 		if clock.Sleep(ctx, s.clock, max(minPause, l.standBack())) != nil {
-			return nil
+			return owed.never(ctx)
 		}
 	}
 }
@@ -510,7 +517,23 @@ func (r *result) stopped(cause error, e ending) error {
 	case e.failed != nil:
 		return fmt.Errorf("%w, and besides: %w", cause, e.failed)
 	case r.closed != nil && (r.worked == nil || !errors.Is(r.closed, writer.ErrNotCommitted)):
-		return fmt.Errorf("%w, and not all that was appended is in the log: %w", cause, r.closed)
+		return missing(cause, r.closed)
+	}
+	return nil
+}
+
+func missing(cause, reason error) error {
+	return fmt.Errorf("%w, and not all that was appended is in the log: %w", cause, reason)
+}
+
+// never is what Run returns if its ctx has ended, and the work of this last round is not called again.
+//
+// guard:run-owed. Work that says that it is done, and is not, is called again; if it is not, Run does not return nil.
+//
+//mutant:replace r.worked == nil && r.closed != nil => false
+func (r *result) never(ctx context.Context) error {
+	if r.worked == nil && r.closed != nil {
+		return missing(context.Cause(ctx), r.closed)
 	}
 	return nil
 }

@@ -433,6 +433,47 @@ func TestRunToldToEnd(t *testing.T) {
 	})
 }
 
+// guard:run-owed. Without this check: leader A appends a record without waiting for it, and the store does not answer; A loses its
+// term, its work returns nil, and Run contends again; A gets SIGTERM while B leads; Run returns nil, so A exits with 0 as if all were
+// done; the record is not in the log.
+// When the work is called again, what it did before does not count any more.
+func TestRunOwes(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		runtest.In(t, func(t *testing.T, w *runtest.World) {
+			w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}))
+			a := w.Start("a", runtest.Options("a"), func(ctx context.Context, s *fencepost.Session) error {
+				if s.Epoch() == 1 {
+					_ = runtest.AppendAsync(ctx, s, "x")
+				}
+				<-ctx.Done()
+				return nil
+			})
+			time.Sleep(10 * time.Second)
+			b := w.Start("b", runtest.Options("b"), func(ctx context.Context, _ *fencepost.Session) error { <-ctx.Done(); return ctx.Err() })
+			time.Sleep(time.Second)
+			if _, err := w.Elector().StepDown(t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if a.Calls.Load() != 1 || b.Calls.Load() != 1 {
+				t.Errorf("the work of a was called %d times, that of b %d times", a.Calls.Load(), b.Calls.Load())
+			}
+			if again {
+				b.Cancel(runtest.ErrStop)
+				time.Sleep(time.Minute)
+			}
+			a.Cancel(runtest.ErrStop)
+			if err := w.Ends(a); again && err != nil || !again && (!errors.Is(err, runtest.ErrStop) || !errors.Is(err, writer.ErrNotCommitted)) {
+				t.Errorf("called again %t: Run returns %v", again, err)
+			}
+			b.Cancel(runtest.ErrStop)
+			if err := w.Ends(b); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // appends appends as often as the store answers, until an append is refused.
 func appends(ctx context.Context, s *fencepost.Session) error {
 	for {
