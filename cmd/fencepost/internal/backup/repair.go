@@ -2,12 +2,12 @@ package backup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
 )
@@ -36,7 +36,7 @@ func Repair(ctx context.Context, from, to store.Store, r *verify.Report, o *veri
 		return err
 	}
 	known, was := map[string]bool{}, map[string]store.Version{}
-	own, files := map[string]other{}, map[string]other{}
+	own, files, content := map[string]other{}, map[string]other{}, false
 	for _, p := range r.Problems {
 		known[p.Key] = true
 		size, has := there[p.Key]
@@ -45,34 +45,33 @@ func Repair(ctx context.Context, from, to store.Store, r *verify.Report, o *veri
 			continue
 		}
 		st, key := target.at(p.Key)
-		err := store.Retry(ctx, nil, func(ctx context.Context) error {
-			obj, err := st.Get(ctx, key, nil)
-			if err == nil {
-				was[p.Key] = obj.Version
-				_ = obj.Body.Close()
-			}
-			return err
-		})
-		if errors.Is(err, store.ErrNotFound) {
-			was[p.Key] = ""
-		} else if err != nil {
+		now, err := version(ctx, st, key)
+		if ignore(err, store.ErrNotFound) != nil {
 			return err
 		}
+		copied, err := version(ctx, from, p.Key)
+		if err != nil {
+			return err
+		}
+		was[p.Key] = now
 		into := own
 		if st != to {
 			into = files
 		}
-		into[key] = other{from, p.Key, store.Info{Key: key, Version: "of the backup", Size: size}}
+		into[key] = other{from, p.Key, store.Info{Key: key, Version: copied, Size: size}}
+		content = content || name.Kind == inspect.File
 	}
 	if len(was) == 0 {
 		return nil
 	}
-	look := *o
-	look.Repair, look.DryRun = false, false
+	// All of it, and each finding: what is not read may be damaged in the backup too.
+	look := verify.Options{Copy: o.Copy, NoContent: o.NoContent && !content, Files: o.Files, MaxFindings: manyFindings, Settle: o.Settle, Clock: o.Clock}
+	look.Hooks.Progress = o.Hooks.Progress
 	if len(files) > 0 {
 		look.Files = &shown{Store: o.Files, instead: files}
 	}
-	then, err := verify.Run(ctx, &shown{Store: to, instead: own}, &look)
+	repaired := &shown{Store: to, instead: own}
+	then, err := verify.Run(ctx, repaired, &look)
 	if err != nil {
 		return err
 	}
@@ -81,6 +80,9 @@ func Repair(ctx context.Context, from, to store.Store, r *verify.Report, o *veri
 			return fmt.Errorf("%w: with the objects of the backup in %s, %v: it is of another history of this log, or more is damaged; nothing was copied", fence.ErrCorrupt, from.Traits().Name, p)
 		}
 		delete(was, p.Key) // the backup's object is no better
+	}
+	if err := sameHistory(ctx, n, repaired, look.Files); err != nil {
+		return err
 	}
 	t := &transfer{from: side{log: from}, to: target}
 	for i := range r.Problems {
@@ -99,6 +101,39 @@ func Repair(ctx context.Context, from, to store.Store, r *verify.Report, o *veri
 		p.Repaired = true
 	}
 	return nil
+}
+
+// version returns the version of an object.
+func version(ctx context.Context, st store.Store, key string) (v store.Version, err error) {
+	err = store.Retry(ctx, nil, func(ctx context.Context) error {
+		obj, err := st.Get(ctx, key, nil)
+		if err == nil {
+			v = obj.Version
+			_ = obj.Body.Close()
+		}
+		return err
+	})
+	return v, err
+}
+
+// sameHistory refuses a backup whose end is not on the chain of the log, as that would be with the backup's objects.
+//
+// guard:repair-history. A repair copies nothing from a backup if the log, once it is whole, has not the place where the backup ends.
+//
+//mutant:replace err != nil || has => err != nil || has || true
+func sameHistory(ctx context.Context, n restored, log, files store.Store) error {
+	r, err := reader.Open(ctx, log, &reader.Options{Files: files})
+	if err != nil {
+		return err
+	}
+	table := r.Table()
+	if _, err := table.Read(ctx); err != nil {
+		return ignore(err, fence.ErrCorrupt) // more is damaged, so nobody can tell; what is copied fits what is left
+	}
+	if has, err := table.Contains(ctx, reader.Place{Slot: n.Chain.Slot, Opened: n.Opened}); err != nil || has {
+		return err
+	}
+	return fmt.Errorf("%w: the log does not reach slot %v, where the backup ends: the backup is of another history of this log, or the end of the log is lost; nothing was copied; restore the backup to another place to compare", fence.ErrCorrupt, n.Chain.Slot)
 }
 
 // mend copies an object to where it is absent, or where this version of it is damaged.

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
+	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
+	"github.com/fencepost/fencepost/writer"
 )
 
 // repaired verifies a log, repairs it from a backup, and returns how many problems are left.
@@ -137,5 +140,96 @@ func TestRepairFromOther(t *testing.T) {
 		}
 		fixture.Put(t, src, key, body)
 		fixture.Put(t, own, key, body)
+	}
+}
+
+// guard:repair-history. Without this check: a log is backed up, and restored elsewhere; the original goes on, its records are truncated, and
+// it is backed up again; the newest manifest of the restored log rots, which has the same number; a repair from the second backup fits the
+// chain, since no manifest has more of it yet; the restored log loses the records that only the original has given up.
+func TestRepairFromAnotherHistory(t *testing.T) {
+	src, other, to := newLog(t), named("other"), named("backup")
+	l := begun(t, src)
+	newest := func(st store.Store) string {
+		return slices.Max(slices.DeleteFunc(slices.Collect(maps.Keys(objects(t, st))), func(key string) bool { return layout.KindOf(key) != layout.KindManifest }))
+	}
+	w, err := writer.Open(t.Context(), src, fence.NewToken(l.epoch+1), &writer.Options{Checkpoint: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyOf(t, src, other)
+	c, err := compactor.New(src, &compactor.Options{Token: fence.NewToken(l.epoch)})
+	if err == nil {
+		err = c.Truncate(t.Context(), 5)
+	}
+	if err == nil {
+		_, err = w.Append(t.Context(), [][]byte{[]byte("of the original")})
+	}
+	if err == nil {
+		err = w.Close(t.Context())
+	}
+	if err == nil {
+		_, err = backup.Make(t.Context(), src, to, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l.epoch += 100; newest(other) < newest(to); l.epoch++ {
+		w, err := writer.Open(t.Context(), other, fence.NewToken(l.epoch+1), &writer.Options{Checkpoint: -1})
+		if err == nil {
+			_, err = w.Append(t.Context(), [][]byte{[]byte("of the restored")})
+		}
+		if err == nil {
+			err = w.Close(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, key := contents(t, other), newest(other)
+	if key != newest(to) {
+		t.Fatalf("the manifests are %s and %s: the test needs the same number", key, newest(to))
+	}
+	bad := damages["half is lost"](bytes.Clone(objects(t, other)[key]))
+	fixture.Put(t, other, key, bad)
+	if _, left, err := repaired(t, to, other, verify.Options{}); left == 0 || err == nil || !strings.Contains(err.Error(), "another history") || !bytes.Equal(objects(t, other)[key], bad) {
+		t.Errorf("%d left, %v; the log has %d records, want %d", left, err, len(contents(t, other)), len(want))
+	}
+	// The newest manifest of the backup's own log.
+	fixture.Put(t, src, key, damages["half is lost"](objects(t, src)[key]))
+	if _, left, err := repaired(t, to, src, verify.Options{}); left > 0 || err != nil {
+		t.Errorf("%d left, %v", left, err)
+	}
+	whole(t, src, &verify.Options{})
+}
+
+// TestRepairReadsAll: a verification reads only a part, or no files, or lists one finding. What is damaged in the backup, too, is not
+// copied all the same, and the result of the verification is told once.
+func TestRepairReadsAll(t *testing.T) {
+	src, to := newLog(t), named("backup")
+	begun(t, src).long('a')
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	sound, tried := objects(t, src), 0
+	for key, body := range sound {
+		if kind := layout.KindOf(key); kind != layout.KindSegment && kind != layout.KindFile || objects(t, to)[key] == nil {
+			continue
+		}
+		bad := damages["half is lost"](bytes.Clone(body))
+		fixture.Put(t, src, key, bad)
+		fixture.Put(t, to, key, damages["a bit in its middle"](bytes.Clone(body)))
+		for _, o := range []verify.Options{{Part: 1, Parts: 1 << 30}, {NoContent: true}, {MaxFindings: 1}} {
+			told := 0
+			o.Hooks.Verified = func(verify.Verified) { told++ }
+			if r, left, err := repaired(t, to, src, o); left == 0 || told != 1 || !bytes.Equal(objects(t, src)[key], bad) {
+				t.Errorf("%s, %+v: told %d times, %+v, %v", key, o, told, r.Problems, err)
+			}
+			tried++
+		}
+		fixture.Put(t, src, key, body)
+		fixture.Put(t, to, key, body)
+	}
+	if tried < 12 {
+		t.Errorf("tried %d", tried)
 	}
 }
