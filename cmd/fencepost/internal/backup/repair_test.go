@@ -2,6 +2,7 @@ package backup_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -152,10 +154,17 @@ func TestRepairFromAnotherHistory(t *testing.T) {
 	newest := func(st store.Store) string {
 		return slices.Max(slices.DeleteFunc(slices.Collect(maps.Keys(objects(t, st))), func(key string) bool { return layout.KindOf(key) != layout.KindManifest }))
 	}
-	w, err := writer.Open(t.Context(), src, fence.NewToken(l.epoch+1), &writer.Options{Checkpoint: -1})
+	slow, published := faultstore.New(src, nil), make(chan struct{}, 9)
+	slow.SetAfter(func(_ context.Context, op faultstore.Op, _ error) {
+		if op.Kind == faultstore.Put && layout.KindOf(op.Key) == layout.KindManifest {
+			published <- struct{}{}
+		}
+	})
+	w, err := writer.Open(t.Context(), slow, fence.NewToken(l.epoch+1), &writer.Options{Checkpoint: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
+	<-published // the epoch; nothing later says how far the log has come
 	copyOf(t, src, other)
 	c, err := compactor.New(src, &compactor.Options{Token: fence.NewToken(l.epoch)})
 	if err == nil {
