@@ -366,7 +366,8 @@ func (b *making) run(ctx context.Context) error {
 // sealSize is how long a seal is: it has only a header.
 const sealSize = 128
 
-// below copies what the log has below some prefixes. Of the chain before the floor it copies only seals, which the manifest names.
+// below copies what the log has below some prefixes. Of the chain before the floor it copies only seals, which the manifest names. If the
+// copy has data there, the seal is what a zombie has put into the hole that pruning left.
 func (b *making) below(ctx context.Context, prefixes []string) error {
 	there, err := b.from.list(ctx, prefixes...)
 	if err != nil {
@@ -374,7 +375,7 @@ func (b *making) below(ctx context.Context, prefixes []string) error {
 	}
 	maps.DeleteFunc(there, func(key string, size int64) bool {
 		n := inspect.Parse(key)
-		return !inBackups(n) || n.Kind == inspect.Data && n.Slot.Before(b.floor) && size != sealSize
+		return !inBackups(n) || n.Kind == inspect.Data && n.Slot.Before(b.floor) && (size != sealSize || b.have[key] > sealSize)
 	})
 	return b.all(ctx, there)
 }

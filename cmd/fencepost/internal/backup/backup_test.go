@@ -177,6 +177,34 @@ func TestJunkInTheChain(t *testing.T) {
 	}
 }
 
+// TestJunkWhereTheCopyHasData: a backup has a log object. The log folds and prunes it, and a zombie puts a seal into the hole. The backup is
+// brought up to date before a compactor deletes that seal: it is no damaged copy.
+func TestJunkWhereTheCopyHasData(t *testing.T) {
+	log, to := logtest.New(t, logtest.Format(), nil), named("backup")
+	l := begun(t, log.Mem)
+	if _, err := backup.Make(t.Context(), log.Mem, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	before, met := objects(t, to), 0
+	for range 2 {
+		l.lead()
+		l.compact()
+	}
+	for key, body := range before {
+		if p, ok := layout.ParseDataKey(key); ok && !log.Has(key) && len(body) > frame.HeaderSize {
+			log.Put(key, log.Seal(p, 99))
+			met++
+		}
+	}
+	if _, err := backup.Make(t.Context(), log.Mem, to, nil); err != nil || met == 0 {
+		t.Errorf("%d seals: %v", met, err)
+	}
+	whole(t, to, &verify.Options{Copy: true})
+	if got, want := contents(t, to), contents(t, log.Mem); !slices.Equal(got, want) {
+		t.Errorf("the backup has %d records, want %d", len(got), len(want))
+	}
+}
+
 // guard:backup-chain. The hole with the junk seal is where the log ended when the backup began, so no manifest and no object says that
 // there was more. The backup is whole all the same.
 func TestJunkAtTheEnd(t *testing.T) {
