@@ -172,7 +172,8 @@ func (r *restoring) listed(ctx context.Context) error {
 	old := needless(r.source, r.n.Version)
 	maps.DeleteFunc(r.source, func(key string, _ int64) bool {
 		n := inspect.Parse(key) // of the chain, an update that has not ended has copied what comes after its end
-		return old(key) || n.Kind == inspect.Data && !n.Slot.Before(r.n.Chain.Slot)
+		// The holder of the newest lock leads elsewhere: the election here begins with the restore's own.
+		return old(key) || n.Kind == inspect.Lock || n.Kind == inspect.Data && !n.Slot.Before(r.n.Chain.Slot)
 	})
 	if _, ok := r.source[inspect.Name{Kind: inspect.Manifest, Number: r.n.Version}.Key()]; !ok {
 		return fmt.Errorf("the backup in %s has no manifest of version %d: it was brought up to date meanwhile, or it is damaged; nothing was copied; run this again, and if that says the same, restore another backup", r.from.log.Traits().Name, r.n.Version)
@@ -230,8 +231,12 @@ func (r *restoring) fits(ctx context.Context) error {
 		want, ok := r.source[key]
 		name, place := r.to.where(key)
 		switch kind := inspect.Parse(key).Kind; {
-		case kind == inspect.Tmp, kind == inspect.Lock, kind == inspect.CompactorLock:
-		case !ok:
+		case kind == inspect.Tmp:
+		// guard:restore-locks. A place that has locks, and in which no restore has begun, is not empty.
+		//
+		//mutant:replace r.mark != "" => true
+		case (kind == inspect.Lock || kind == inspect.CompactorLock) && r.mark != "":
+		case !ok, kind == inspect.CompactorLock:
 			return fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", place, name)
 		case size < want && kind != inspect.Data && kind != inspect.Manifest: // it was cut, and is copied again; a longer one stays, since then the backup is cut
 		case size != want:
@@ -325,12 +330,12 @@ func (r *restoring) restore(ctx context.Context) error {
 	}
 	items := maps.Clone(r.source)
 	for key := range items {
-		if kind := inspect.Parse(key).Kind; kind != inspect.Lock && kind != inspect.CompactorLock {
+		if inspect.Parse(key).Kind != inspect.CompactorLock {
 			continue
 		}
 		items[key] = -1 // a backup that is made meanwhile may replace it
 		if _, there := r.have[key]; there {
-			delete(items, key) // an earlier call may have deposed its holder
+			delete(items, key)
 		}
 	}
 	if err := r.all(ctx, items); err != nil {
@@ -477,21 +482,24 @@ func (r *restoring) raise(ctx context.Context, written fence.Epoch) (fence.Epoch
 	if rec.Holder == who.Identity && rec.Epoch >= least {
 		return rec.Epoch + 1, nil // done by an earlier call
 	}
-	// Another restore may have made a log here meanwhile, which has a leader.
 	if err := r.stillMine(ctx); err != nil {
 		return 0, err
 	}
-	// Its holder leads elsewhere, if at all: nobody need wait for it here.
-	if _, err := e.StepDown(ctx, &leader.StepDownOptions{Reason: "restored from a backup", Immediate: true}); ignore(err, leader.ErrNoLeader) != nil {
-		return 0, err
+	// It deposes nobody, and waits for nobody.
+	campaign, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	who.Hooks.Leader = func(rec leader.Record) {
+		if rec.Holder != who.Identity && rec.State != leader.Expired {
+			stop(fmt.Errorf("%s leads in %s, in epoch %v; restore to an empty place", rec.Holder, r.to.log.Traits().Name, rec.Epoch))
+		}
 	}
 	who.MinEpoch = least
 	if e, err = leader.New(r.to.log, inspect.Lock.Prefix(), who); err != nil {
 		return 0, err
 	}
-	term, err := e.Campaign(ctx)
+	term, err := e.Campaign(campaign)
 	if err != nil {
-		return 0, err
+		return 0, cmp.Or(r.stillMine(ctx), err) // another restore may have made a log here
 	}
 	return term.Epoch() + 1, term.Resign(ctx)
 }
