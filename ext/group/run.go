@@ -83,6 +83,8 @@ type Session struct {
 // owner is ready, and only then its context ends. Run returns
 //
 //   - nil if ctx ended, or somebody has drained this member: see [Drain];
+//   - ctx's cause, with the reason, if ctx ended and the outcome of an append was unknown then, or one failed
+//     for which work that returned nil did not wait;
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or st is nil;
 //   - ErrHung if some work did not return in time after its context had ended. It still
 //     runs, and a later call of Run in this process waits for it;
@@ -99,10 +101,11 @@ func Run(ctx context.Context, st store.Store, opts *RunOptions, work func(ctx co
 		return err
 	}
 	r := newRunning(st, opts, work)
+	r.told = ctx.Done()
 	if err := r.reach(ctx, cmp.Or(opts, &RunOptions{}).Contact); err != nil {
 		return err
 	}
-	return memberships(ctx, r.clock, r.logger, func() error {
+	err := memberships(ctx, r.clock, r.logger, func() error {
 		g, err := Join(ctx, st, &r.group)
 		if err != nil {
 			return err
@@ -112,6 +115,10 @@ func Run(ctx context.Context, st store.Store, opts *RunOptions, work func(ctx co
 		}
 		return g.Run(ctx, r.partition)
 	})
+	if owed := r.owed.Load(); err == nil && owed != nil {
+		err = fmt.Errorf("%w, and not all that was appended is in the logs: %w", context.Cause(ctx), *owed)
+	}
+	return err
 }
 
 // memberships joins a group, and again when the session is lost.
@@ -164,6 +171,8 @@ type running struct {
 	// it probes that store for all.
 	first      chan struct{}
 	filesKnown atomic.Bool
+	told       <-chan struct{}       // closed when Run is told to end
+	owed       atomic.Pointer[error] // why not all that was appended is in a log, although Run is told to end; one of them
 }
 
 func newRunning(st store.Store, opts *RunOptions, work func(ctx context.Context, s *Session) error) *running {
@@ -231,6 +240,14 @@ func (r *running) partition(ctx context.Context, p *Partition) error {
 	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
 	defer cancel()
 	closed := w.Close(drain)
+	select {
+	case <-r.told: // nobody calls the work again to see what is missing
+		if closed != nil && (err == nil || !errors.Is(closed, writer.ErrNotCommitted)) {
+			owed := fmt.Errorf("partition %d: %w", p.Number(), closed)
+			r.owed.CompareAndSwap(nil, &owed)
+		}
+	default:
+	}
 	if err == nil || errors.Is(err, context.Cause(ctx)) || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = cmp.Or(closed, err)
 	}

@@ -405,6 +405,46 @@ func TestRunGroupIdle(t *testing.T) {
 	})
 }
 
+// TestRunGroupToldToEnd: a member is told to end, and the store does not answer an append for which its work does not wait. Run does not
+// return nil, whatever the work returns: nobody else says that a record is missing.
+func TestRunGroupToldToEnd(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		inFleet(t, 1, func(f *fleet) {
+			var down atomic.Bool
+			f.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+				if op.Kind == faultstore.Put && strings.Contains(op.Key, "/data/") && down.Load() {
+					return faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}
+				}
+				return faultstore.Fault{}
+			})
+			stop := errors.New("the process is told to stop")
+			ctx, cancel := context.WithCancelCause(f.Context())
+			working := make(chan struct{})
+			ended := make(chan error, 1)
+			go func() {
+				ended <- group.Run(ctx, f.faulty, f.options("a"), func(ctx context.Context, s *group.Session) error {
+					if _, err := s.Append(ctx, [][]byte{[]byte("a")}); err != nil {
+						return err
+					}
+					down.Store(true)
+					_, _ = s.AppendAsync(ctx, [][]byte{[]byte("b")})
+					close(working)
+					<-ctx.Done()
+					if done {
+						return nil
+					}
+					return context.Cause(ctx)
+				})
+			}()
+			<-working
+			cancel(stop)
+			if err := <-ended; !errors.Is(err, stop) || !errors.Is(err, writer.ErrUnknown) {
+				t.Errorf("done %t: Run returns %v", done, err)
+			}
+		})
+	}
+}
+
 func TestRunGroupReportsAllFaults(t *testing.T) {
 	err := group.Run(t.Context(), nil, &group.RunOptions{Group: &group.Options{Partitions: -1}, Opens: -2, Writer: &writer.Options{Concurrency: -1}}, nil)
 	if !errors.Is(err, group.ErrOptions) || errors.Is(err, leader.ErrOptions) {
