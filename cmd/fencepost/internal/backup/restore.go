@@ -227,6 +227,14 @@ func (r *restoring) fits(ctx context.Context) error {
 		}
 		maps.Copy(r.have, there)
 	}
+	begun := r.mark != ""
+	if !begun { // or it has lost its format.json since
+		rec, err := r.lastLock(ctx)
+		if err != nil {
+			return err
+		}
+		begun = rec.Holder == holder
+	}
 	for key, size := range r.have {
 		want, ok := r.source[key]
 		name, place := r.to.where(key)
@@ -234,8 +242,8 @@ func (r *restoring) fits(ctx context.Context) error {
 		case kind == inspect.Tmp:
 		// guard:restore-locks. A place that has locks, and in which no restore has begun, is not empty.
 		//
-		//mutant:replace r.mark != "" => true
-		case (kind == inspect.Lock || kind == inspect.CompactorLock) && r.mark != "":
+		//mutant:replace && begun => && (begun || true)
+		case (kind == inspect.Lock || kind == inspect.CompactorLock) && begun:
 		case !ok, kind == inspect.CompactorLock:
 			return fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", place, name)
 		case size < want && kind != inspect.Data && kind != inspect.Manifest: // it was cut, and is copied again; a longer one stays, since then the backup is cut
@@ -244,6 +252,16 @@ func (r *restoring) fits(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// lastLock returns the newest lock in the place of a restore.
+func (r *restoring) lastLock(ctx context.Context) (leader.Record, error) {
+	e, err := leader.New(r.to.log, inspect.Lock.Prefix(), nil)
+	if err != nil {
+		return leader.Record{}, err
+	}
+	rec, err := e.Leader(ctx)
+	return rec, ignore(err, leader.ErrNoLeader)
 }
 
 // recheck checks again what an earlier call has restored, if nobody has used the log since.
@@ -260,12 +278,8 @@ func (r *restoring) recheck(ctx context.Context, f *manifest.Format) error {
 			return err
 		}
 	}
-	e, err := leader.New(r.to.log, inspect.Lock.Prefix(), nil)
+	rec, err := r.lastLock(ctx)
 	if err != nil {
-		return err
-	}
-	rec, err := e.Leader(ctx)
-	if ignore(err, leader.ErrNoLeader) != nil {
 		return err
 	}
 	if newest(r.have, inspect.Manifest) != r.n.Version || f.Restored != r.n.Version || rec.Holder != holder {
@@ -474,9 +488,7 @@ func (r *restoring) raise(ctx context.Context, written fence.Epoch) (fence.Epoch
 		return 0, err
 	}
 	// guard:restore-epochs. A restore takes a lock for its own only if that is a gap of epochs after the
-	// newest lock in the backup. Without this check: a restored log is backed up at once, so that its newest
-	// lock is that of the restore; it lives on with later epochs, and is lost; a restore of the backup finds
-	// the lock, and makes no gap; a zombie shares its epoch with a new leader, and gates accept both.
+	// newest lock in the backup.
 	//
 	//mutant:replace rec.Epoch >= least => true
 	if rec.Holder == who.Identity && rec.Epoch >= least {
