@@ -36,6 +36,9 @@ func (s *Store) page(ctx context.Context, prefix, from, token string) (page []st
 	}
 	page = make([]store.Info, 0, len(found))
 	for _, o := range found {
+		if o == nil { // the answer has a null
+			continue
+		}
 		page = append(page, store.Info{Key: o.Name, Version: versionOf(o.Generation), Size: o.Size, LastModified: o.Updated, Date: sent.date})
 	}
 	return page, next, nil

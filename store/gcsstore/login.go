@@ -1,13 +1,19 @@
 package gcsstore
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"time"
 
 	"cloud.google.com/go/auth"
 	"cloud.google.com/go/auth/credentials"
 	"cloud.google.com/go/auth/httptransport"
+	"cloud.google.com/go/compute/metadata"
 	"cloud.google.com/go/storage"
 
 	"github.com/fencepost/fencepost/store/internal/cloud"
@@ -22,12 +28,38 @@ func login(_ context.Context, base http.RoundTripper) (http.RoundTripper, error)
 	if err != nil {
 		return nil, fmt.Errorf("gcsstore: no credentials: %w", err)
 	}
+	if found.JSON() == nil {
+		found.TokenProvider = auth.NewCachedTokenProvider(&machine{metadata.NewClient(cloud.Metadata())}, nil)
+	}
 	found.TokenProvider = &tokens{from: found.TokenProvider, login: cloud.Login{Driver: "gcsstore"}}
 	client, err := httptransport.NewClient(&httptransport.Options{Credentials: found, BaseRoundTripper: base})
 	if err != nil {
 		return nil, fmt.Errorf("gcsstore: the credentials cannot be used: %w", err)
 	}
 	return client.Transport, nil
+}
+
+// machine gets tokens of the service account that is attached to this machine. Google's own client for that reads an answer of
+// any length into memory.
+type machine struct{ from *metadata.Client }
+
+func (m *machine) Token(ctx context.Context) (*auth.Token, error) {
+	text, err := m.from.GetWithContext(ctx, "instance/service-accounts/default/token?scopes="+url.QueryEscape(storage.ScopeReadWrite))
+	if err != nil {
+		return nil, err
+	}
+	var got struct {
+		Token   string `json:"access_token"`
+		Type    string `json:"token_type"`
+		Seconds int    `json:"expires_in"`
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil || got.Token == "" || got.Seconds == 0 {
+		return nil, fmt.Errorf("the metadata service of this machine gives no token: %w", cmp.Or(err, errors.New("it is incomplete")))
+	}
+	return &auth.Token{
+		Value: got.Token, Type: got.Type, Expiry: time.Now().Add(time.Duration(got.Seconds) * time.Second),
+		Metadata: map[string]any{"auth.google.tokenSource": "compute-metadata"}, // as Google's own: it is good in any universe
+	}, nil
 }
 
 // tokens marks the errors of getting a token, so that they can be told from an answer of

@@ -1,6 +1,7 @@
 package gcsstore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/gcsstore"
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
@@ -32,6 +34,39 @@ func TestVersionsOfOthers(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	gcs := newStub()
 	cloudtest.AnswersAreBounded(t, serve(t, gcs), &gcs.Stub, `{"kind":"`, "put", "list")
+}
+
+// A short answer that unpacks to gigabytes does not fill the memory either, and a null is no object.
+//
+// guard:sparse-answer. Without this limit: a broken server answers a listing with 8 MiB of empty objects; the SDK
+// makes 1,400 bytes of every three; the process takes 4 GB, and is killed.
+func TestAnswersAreSparse(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	for _, body := range []string{`{"items":[`, `{"prefixes":[`, `{"items":[{"acl":[`, `{"items":[{"name":"\"{","metadata":[`} {
+		body := []byte(body + strings.Repeat("{},", 1<<17))
+		if bytes.Contains(body, []byte("prefixes")) {
+			body = bytes.ReplaceAll(body, []byte("{}"), []byte(`""`))
+		}
+		gcs.On("list", 0, says(http.StatusOK, string(body)))
+		var err error
+		test.Affords(t, len(body), 128, 16<<20, func() { err = cloudtest.ListErr(t, st) })
+		if err == nil || !strings.Contains(err.Error(), "parts") {
+			t.Errorf("%.30s: %v", body, err)
+		}
+	}
+	// Braces in names are no parts.
+	names := `{"items":[null` + strings.Repeat(`,{"name":"\"`+strings.Repeat(`{[,`, 150)+`"}`, 999) + `]}`
+	gcs.On("list", 0, says(http.StatusOK, names))
+	n := 0
+	for _, err := range st.List(t.Context(), "", nil) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 999 {
+		t.Errorf("%d objects", n)
+	}
 }
 
 // A body whose request was refused early or abandoned is its caller's again: the

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -56,10 +57,44 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := &answer{ReadCloser: resp.Body, r: resp.Body, call: call}
 	// guard:bounded-answer. Every answer but an object is cut at 8 MiB.
 	if object := resp.StatusCode/100 == 2 && r.URL.Query().Get("alt") == "media"; !object {
-		body.r = io.LimitReader(resp.Body, cloud.MaxAnswer)
+		body.r = &sparse{r: io.LimitReader(resp.Body, cloud.MaxAnswer), left: maxParts}
 	}
 	resp.Body = body
 	return resp, nil
+}
+
+// maxParts bounds the objects, lists and members of an answer. A page of a listing has 1,000 objects, of which emulators
+// send up to 40 members each.
+const maxParts = 100 * cloud.PageSize
+
+// sparse reads JSON up to a number of parts.
+type sparse struct {
+	r               io.Reader
+	left            int
+	quoted, escaped bool
+}
+
+var errParts = fmt.Errorf("gcsstore: the answer has more than %d parts", maxParts)
+
+func (s *sparse) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	for _, c := range p[:n] {
+		switch {
+		case s.escaped:
+			s.escaped = false
+		case c == '"':
+			s.quoted = !s.quoted
+		case s.quoted:
+			s.escaped = c == '\\'
+		case c == '{', c == '[', c == ',':
+			s.left--
+		}
+	}
+	// guard:sparse-answer. Every answer but an object has at most 100,000 parts.
+	if s.left < 0 {
+		return 0, errParts
+	}
+	return n, err
 }
 
 // refuse ends a request that is not sent: its body must be closed all the same.

@@ -25,6 +25,13 @@ func Transport() *http.Transport {
 // Credentials returns a client for those who give out credentials: each of their answers is cut at [MaxCredentials].
 func Credentials() *http.Client { return &http.Client{Transport: bounded{Transport()}} }
 
+// Metadata is [Credentials] for the machine's own metadata service: no proxy is asked, and an answer takes no longer than 5 s.
+func Metadata() *http.Client {
+	t := Transport()
+	t.Proxy = nil
+	return &http.Client{Transport: bounded{t}, Timeout: 5 * time.Second}
+}
+
 type bounded struct{ base http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
