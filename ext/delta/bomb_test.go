@@ -281,6 +281,7 @@ func bombs(t *testing.T) map[string][]byte {
 		"negative lengths":         withPages(t, path, uncompressed, nil, page2(smallRows, 0, format.DeltaLengthByteArray, nil, all, append(deltas(128, 4, smallRows, 1, 0), 0, 0, 0, 0))...),
 		"prefixes":                 withPages(t, path, uncompressed, nil, page2(smallRows, 0, format.DeltaByteArray, nil, all, deltas(128, 4, smallRows, 0))...),
 		"billions of elements":     withPages(t, "add.tags.key_value.value", uncompressed, nil, page2(most, 0, format.Plain, append(run(1, 0), run(most, 1)...), run(most, 3), nil)...),
+		"elements that are none":   withPages(t, "protocol.writerFeatures.list.element", uncompressed, nil, page2(smallRows+1, 0, format.Plain, append(append(run(1, 0), run(1, 1)...), run(smallRows-1, 0)...), run(smallRows+1, 0), nil)...),
 		"billions of nulls":        withPages(t, path, uncompressed, nil, page2(most, 0, format.Plain, nil, run(most, 0), nil)...),
 		"rows that are not there":  first(func(f *format.FileMetaData, _ *format.ColumnMetaData) { f.NumRows, f.RowGroups[0].NumRows = most, most }),
 		"negative rows":            first(func(f *format.FileMetaData, _ *format.ColumnMetaData) { f.RowGroups[0].NumRows = math.MinInt64 }),

@@ -97,6 +97,9 @@ func (r *rowReader) many(c *fileColumn) (all []*string) {
 			r.err = c.wrong(errCut)
 		case !there || !first && c.rep == 0:
 			return all
+		case !first && c.def < c.elementDef:
+			// Nothing would be paid for it, and a page of 30 bytes can have ten million.
+			r.err = c.wrong(errors.New("a list goes on with an element that is none"))
 		default:
 			empty := c.def < c.elementDef
 			v, ok, err := c.next()
