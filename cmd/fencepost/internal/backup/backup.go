@@ -23,6 +23,9 @@ import (
 // attempts is how often a backup begins anew because the log was faster.
 const attempts = 5
 
+// pinPrefix begins the names of pins that backups make.
+const pinPrefix = "backup to "
+
 // errOvertaken: a later call makes a backup in the same place.
 var errOvertaken = errors.New("another backup to this place has begun meanwhile, and this one ends")
 
@@ -156,6 +159,9 @@ func (b *making) prepare(ctx context.Context) error {
 		if err := document.Decode(NoteKey, body, &b.note); err != nil {
 			return fmt.Errorf("the backup in %s cannot be brought up to date; make another one, in a place of its own: %w", name, err)
 		}
+		if !strings.HasPrefix(b.note.Pin, pinPrefix) {
+			b.note.Pin = "" // a backup removes all pins of this name, and whoever wrote the note may name one of other people
+		}
 		if b.note.Log != b.format.Log {
 			return fmt.Errorf("%s holds a backup of log %v, and this is log %v", name, b.note.Log, b.format.Log)
 		}
@@ -232,7 +238,7 @@ func (b *making) restart(ctx context.Context) error {
 	}
 	if last.Pin == "" {
 		// The name of the pin is in the note before the pin is there, so that a later call finds it.
-		name := "backup to " + b.to.log.Traits().Where()
+		name := pinPrefix + b.to.log.Traits().Where()
 		b.note.Pin = strings.ToValidUTF8(name[:min(len(name), 180)], "") + " " + uuid.NewString()[:8]
 		if err := b.save(ctx); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -349,6 +350,34 @@ func TestAgain(t *testing.T) {
 	}
 	if got, want := contents(t, to), contents(t, src); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestPinOfOthers: the note of a backup names a pin that no backup has made. It stays.
+func TestPinOfOthers(t *testing.T) {
+	src, to := newLog(t), memstore.New(nil)
+	begun(t, src)
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.Open(t.Context(), src, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Pin(t.Context(), "audit", 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	note := objects(t, to)[backup.NoteKey]
+	named := regexp.MustCompile(`"pin": ?"[^"]*"`).ReplaceAll(note, []byte(`"pin": "audit"`))
+	if bytes.Equal(note, named) {
+		t.Fatalf("%s", note)
+	}
+	fixture.Put(t, to, backup.NoteKey, document.Sum(backup.NoteKey, named))
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	if pins, err := r.Pins(t.Context()); err != nil || len(pins) != 1 || pins[0].Name != "audit" {
+		t.Errorf("%+v, %v", pins, err)
 	}
 }
 
