@@ -252,6 +252,12 @@ func (d *decoding) number(what string, limit uint64) uint64 {
 
 // values reads count values below n, which lie in planes.
 func (d *decoding) values(what string, count, n int) []uint32 {
+	if n > 1 && count > len(d.rest) {
+		d.fail("it ends too early")
+	}
+	if d.err != nil {
+		return nil
+	}
 	values := make([]uint32, count)
 	for shift := 0; (n-1)>>shift > 0; shift += 8 {
 		for i, c := range d.bytes(count) {
@@ -298,7 +304,9 @@ func (d *decoding) assignment() *Assignment {
 	if d.err != nil {
 		return nil
 	}
-	d.members(a, int(members))
+	if d.members(a, int(members)); d.err != nil {
+		return nil
+	}
 	a.owners, a.tenures = make([]int32, partitions), make([]uint64, partitions)
 	var owned []int
 	for p, v := range d.values("owner", int(partitions), int(members)+1) {

@@ -187,8 +187,8 @@ func FuzzPayload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var a *Assignment
 		var err error
-		body := object(payload, version)
-		test.Affords(t, len(payload), 64, 1<<20, func() { a, err = Decode("k", body) })
+		body := object(payload, version) // 100,000 partitions without members take no bytes
+		test.Affords(t, len(payload), 64, 4<<20, func() { a, err = Decode("k", body) })
 		if err != nil {
 			return
 		}
