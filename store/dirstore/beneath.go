@@ -253,6 +253,27 @@ func (p *place) open() error {
 	return nil
 }
 
+// stays is errMoved if the path of p, or that of the root, leads to another directory than before.
+func (p *place) stays() error {
+	if err := p.s.checkRoot(); err != nil {
+		return err
+	}
+	now, err := p.s.openDir(path.Dir(p.rel), searchOnly)
+	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	defer now.close()
+	is, err := statOf(now.fd)
+	was, wasErr := statOf(p.dir.fd)
+	if err = errors.Join(err, wasErr); err == nil && !is.same(was) {
+		err = errMoved
+	}
+	return err
+}
+
 func (p *place) close() {
 	p.dir.close()
 	p.dir = nil

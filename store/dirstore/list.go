@@ -126,7 +126,7 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 	}
 	defer lock.close()
 	tries := 0
-	return s.poll(ctx, func() (bool, error) {
+	if err := s.poll(ctx, func() (bool, error) {
 		sc.reset()
 		free, err := s.calls.tryLock(lock.fd, lock.path, unix.LOCK_SH)
 		if err != nil {
@@ -152,7 +152,11 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 		}
 		after, err := statOf(lock.fd)
 		return err == nil && after.time.Equal(before.time), err
-	})
+	}); err != nil {
+		return err
+	}
+	// guard:same-list-lock. A listing counts only if its lock file is still at its path.
+	return s.stays(lock)
 }
 
 // announce raises the time of the list lock before an unlink: see collect. The caller holds

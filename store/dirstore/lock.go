@@ -4,8 +4,10 @@ package dirstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"math/rand/v2"
 	"time"
 
@@ -35,8 +37,8 @@ const listLock = lockDir + "/list"
 
 // lockFile is an open lock file. An os.File would cost two system calls more.
 type lockFile struct {
-	fd   int
-	path string
+	fd        int
+	rel, path string
 }
 
 func (f *lockFile) close() { _ = unix.Close(f.fd) }
@@ -52,7 +54,22 @@ func (s *Store) lockFile(rel string, flag int) (*lockFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lockFile{fd, s.at(rel)}, nil
+	return &lockFile{fd, rel, s.at(rel)}, nil
+}
+
+// stays returns an error if another lock file is at the path of f, or none: somebody has removed the reserved folder.
+func (s *Store) stays(f *lockFile) error {
+	now, err := s.openLock(f.rel)
+	if err != nil {
+		return err
+	}
+	defer now.close()
+	is, err := statOf(now.fd)
+	was, wasErr := statOf(f.fd)
+	if err = errors.Join(err, wasErr); err == nil && !is.same(was) {
+		err = &fs.PathError{Op: "lock", Path: f.path, Err: fs.ErrNotExist}
+	}
+	return err
 }
 
 // lockAll takes exclusive locks on all files. While it waits it holds none.
@@ -70,11 +87,22 @@ func (s *Store) lockAll(ctx context.Context, files ...*lockFile) (unlock func(),
 		}
 		return true, nil
 	})
-	return func() {
+	unlock = func() {
 		for _, f := range files {
 			s.calls.unlock(f)
 		}
-	}, err
+	}
+	if err != nil {
+		return unlock, err
+	}
+	for _, f := range files {
+		// guard:same-lock. A lock counts only if its file is still at its path.
+		if err := s.stays(f); err != nil {
+			unlock()
+			return unlock, err
+		}
+	}
+	return unlock, nil
 }
 
 const (

@@ -248,3 +248,118 @@ func TestRootByAnotherPath(t *testing.T) {
 		works("through none")
 	})
 }
+
+// TestFolderMovedAtEachCall: the same of a folder in the directory. A write that is acknowledged is at its path.
+func TestFolderMovedAtEachCall(t *testing.T) {
+	for name, write := range map[string]func(s *Store, v store.Version) error{
+		"create d/new": func(s *Store, _ store.Version) error {
+			_, err := s.Put(t.Context(), "d/new", []byte("new"), &store.PutOptions{If: store.IfAbsent()})
+			return err
+		},
+		"swap d/k": func(s *Store, v store.Version) error {
+			_, err := s.Put(t.Context(), "d/k", []byte("new"), &store.PutOptions{If: store.IfMatch(v)})
+			return err
+		},
+	} {
+		_, key, _ := strings.Cut(name, " ")
+		for n := 1; ; n++ {
+			root := t.TempDir()
+			s := openTest(t, root, calls{})
+			version := mustPut(t, s, "d/k", "old", store.IfAbsent()).Version
+			made, last := 0, ""
+			s.calls.before = func(call, path string) (err error) {
+				if made++; made == n {
+					last = call + " " + filepath.Base(path)
+					d, moved := filepath.Join(root, "d"), filepath.Join(root, "moved")
+					// The copy keeps the times: the version in it is another one all the same.
+					err = errors.Join(os.Rename(d, moved), os.CopyFS(d, os.DirFS(moved)))
+				}
+				return err
+			}
+			err := write(s, version)
+			if made < n {
+				break
+			}
+			s.calls.before = nil
+			if here := bodyOf(t, s, key); err == nil && here != "new" {
+				t.Errorf("%s, moved before call %d, %s: acknowledged, but %q holds %q", name, n, last, key, here)
+			}
+		}
+	}
+}
+
+// TestLocksRemoved: somebody removes the store's own folder while a swap waits for a lock in it, since its holder
+// hangs. Another process makes the folder again, and holds the same lock in a new file.
+//
+// guard:same-lock. Without this check: C is frozen, and holds a lock; A waits for it. An operator removes the folder of
+// the locks. B makes it again, locks, and compares the version. C is killed. A has the lock in the old file, and compares
+// the version, too. Both replace the object, and both lead.
+func TestLocksRemoved(t *testing.T) {
+	eachWay(t, func(t *testing.T, calls calls) {
+		root := t.TempDir()
+		version := mustPut(t, openTest(t, root, calls), "k", "old", store.IfAbsent()).Version
+		swap := func(s *Store, body string) error {
+			_, err := s.Put(t.Context(), "k", []byte(body), &store.PutOptions{If: store.IfMatch(version)})
+			return err
+		}
+		holds, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error)
+		s, removed := openTest(t, root, calls), false
+		s.calls.before = func(call, path string) (err error) {
+			if call == "flock" && strings.HasPrefix(filepath.Base(path), "key-") && !removed {
+				removed = true
+				err = os.RemoveAll(filepath.Join(root, reserved, "lock"))
+				other := openTest(t, root, calls)
+				other.calls.before = func(call, path string) error {
+					if call == "rename" && filepath.Base(path) == "k" {
+						close(holds)
+						<-goOn
+					}
+					return nil
+				}
+				go func() { done <- swap(other, "other") }()
+				select {
+				case <-holds:
+				case err := <-done:
+					t.Fatal(err)
+				}
+			}
+			return err
+		}
+		err := swap(s, "mine")
+		close(goOn)
+		if otherErr := <-done; err == nil || otherErr != nil {
+			t.Errorf("%v, and the other one: %v", err, otherErr)
+		}
+		if got := bodyOf(t, s, "k"); got != "other" {
+			t.Errorf("it holds %q", got)
+		}
+	})
+}
+
+// TestListLockRemoved: the same while a listing reads.
+//
+// guard:same-list-lock. Without this check: a lister has opened the list lock, and reads the first half of a folder. An operator
+// removes the folder of the locks. Another process makes it again, creates 51 in that half, and deletes 50, which it announces
+// in the new file. The listing shows neither.
+func TestListLockRemoved(t *testing.T) {
+	eachWay(t, func(t *testing.T, calls calls) {
+		root := t.TempDir()
+		s := openTest(t, root, calls)
+		mustPut(t, s, "d/50", "old", store.IfAbsent())
+		made := false
+		s.calls.before = func(call, path string) (err error) {
+			if call == "readdir" && !made {
+				made = true
+				err = os.RemoveAll(filepath.Join(root, reserved))
+				mustPut(t, openTest(t, root, calls), "other", "new", store.IfAbsent())
+			}
+			return err
+		}
+		if err := listed(t, s, "d/"); err == nil || store.Permanent(err) {
+			t.Errorf("the listing counts: %v", err)
+		}
+		if err := listed(t, s, "d/"); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -109,10 +109,10 @@ func (s *Store) write(ctx context.Context, op, key string, cond store.Condition,
 		return store.Info{}, unsure(op, key, err)
 	}
 	// guard:root-acknowledged. A write is acknowledged only if its directory is still at its path.
-	// Without this check: A is about to link a record. Somebody moves the directory, and puts a copy there.
-	// A's record is acknowledged, but is only in the moved directory. B leads in the copy, and creates
-	// another record under the same key.
-	if err := s.checkRoot(); err != nil {
+	// Without this check: A is about to link a record. Somebody moves the directory, or the folder in it that the
+	// record goes to, and puts a copy there. A's record is acknowledged, but is only in what was moved. B leads in the
+	// copy, and creates another record under the same key.
+	if err := p.stays(); err != nil {
 		return store.Info{}, unsure(op, key, err)
 	}
 	_ = s.calls.chmod(t.f, t.mode&^0o222) // durable: see pendingMark
