@@ -25,7 +25,7 @@ func (t *transport) Do(r *http.Request) (*http.Response, error) {
 	}
 	// guard:bounded-answer. Every answer but a blob is cut at 8 MiB.
 	if blob := resp.StatusCode/100 == 2 && r.Method == http.MethodGet && r.URL.Query().Get("comp") == ""; !blob {
-		resp.Body = cloud.Limited(resp.Body, cloud.MaxAnswer)
+		resp.Body = cloud.Answer(resp.Body)
 	}
 	return resp, nil
 }

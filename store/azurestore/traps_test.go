@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
@@ -119,6 +122,19 @@ func TestT33_UploadIsSettledByTheBlob(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	az := newStub()
 	cloudtest.AnswersAreBounded(t, serve(t, az), &az.Stub, `<?xml version="1.0"?><EnumerationResults><Blobs><Blob><Name>`, "list")
+}
+
+// A short answer that unpacks to gigabytes does not fill the memory either.
+func TestAnswersAreSparse(t *testing.T) {
+	az := newStub()
+	st := serve(t, az)
+	for _, tag := range []string{"<Blob/>", "<a>"} {
+		body := `<?xml version="1.0"?><EnumerationResults><Blobs>` + strings.Repeat(tag, cloud.MaxTags)
+		az.On("list", 0, fault{Answers: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }})
+		if err := cloudtest.ListErr(t, st); err == nil || !strings.Contains(err.Error(), "tags") {
+			t.Errorf("%s: %v", tag, err)
+		}
+	}
 }
 
 // TestAnswers is the table of what each answer means to each kind of request.

@@ -3,6 +3,9 @@ package s3store_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 	"github.com/fencepost/fencepost/store/s3store"
 )
 
@@ -206,5 +210,26 @@ func TestT12_DeleteIsUnconditional(t *testing.T) {
 				t.Errorf("%v with %s: %q", op, name, h)
 			}
 		}
+	}
+}
+
+// A short answer that unpacks to gigabytes does not fill the memory.
+func TestAnswersAreSparse(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "x")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
+	for n, whole := range map[int]bool{1000: true, cloud.MaxTags: false} {
+		body := `<?xml version="1.0"?><ListBucketResult>` + strings.Repeat("<Contents/>", n) + "</ListBucketResult>"
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
+		st, err := store.Open(t.Context(), "s3://bucket?endpoint="+srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range st.List(t.Context(), "", nil) {
+			err = e
+		}
+		if (err == nil) != whole {
+			t.Errorf("%d objects: %v", n, err)
+		}
+		srv.Close()
 	}
 }

@@ -107,11 +107,11 @@ var boundAnswer = middleware.DeserializeMiddlewareFunc("fencepost:boundAnswer", 
 	r, isHTTP := out.RawResponse.(*smithyhttp.Response)
 	object := isHTTP && r.StatusCode/100 == 2 && awsmiddleware.GetOperationName(ctx) == "GetObject"
 	if isHTTP && r.Body != nil && !object {
-		most := int64(cloud.MaxAnswer)
-		if awsmiddleware.GetServiceID(ctx) != s3.ServiceID {
-			most = cloud.MaxCredentials
+		if awsmiddleware.GetServiceID(ctx) == s3.ServiceID {
+			r.Body = cloud.Answer(r.Body)
+		} else {
+			r.Body = cloud.Limited(r.Body, cloud.MaxCredentials)
 		}
-		r.Body = cloud.Limited(r.Body, most)
 	}
 	return out, metadata, err
 })

@@ -1,6 +1,9 @@
 package cloud
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -9,6 +12,31 @@ import (
 // MaxAnswer bounds every answer but an object, in bytes. A page of a listing with the longest
 // keys, each letter escaped, has 4 to 7 MiB.
 const MaxAnswer = 8 << 20
+
+// MaxTags bounds the tags of an answer in XML. A page of a listing has 1,000 objects, of which some servers send up to 80 each.
+const MaxTags = 200 * PageSize
+
+// Answer cuts an answer in XML at [MaxAnswer], and one with more than [MaxTags] there: SDKs make up to 100 bytes of each byte
+// of short tags.
+func Answer(body io.ReadCloser) io.ReadCloser {
+	return &tags{ReadCloser: Limited(body, MaxAnswer), left: MaxTags}
+}
+
+type tags struct {
+	io.ReadCloser
+	left int
+}
+
+func (t *tags) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	// guard:sparse-tags. An answer in XML has at most 200,000 tags.
+	//
+	//mutant:replace t.left < 0 => false
+	if t.left -= bytes.Count(p[:n], []byte("<")); t.left < 0 {
+		return 0, fmt.Errorf("the answer has more than %d tags", MaxTags)
+	}
+	return n, err
+}
 
 // MaxCredentials bounds the answer of those who give out credentials, in bytes. SDKs put it into their errors.
 const MaxCredentials = 256 << 10
