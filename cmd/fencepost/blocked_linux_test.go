@@ -239,3 +239,21 @@ func TestErrorsThatWereLost(t *testing.T) {
 		t.Errorf("it ends with %q", s[max(len(s)-200, 0):])
 	}
 }
+
+// The file with the deadline cannot be written: its disk hangs, or the command has put a pipe there. The command works on
+// for as long as the lease is renewed, and the lead is given up at its end.
+func TestBlockedDeadlineFile(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	c := command(t, "exec", "--validity", "8s", url, "--", "sh", "-c", "mkfifo $FENCEPOST_DEADLINE_FILE.new && exec sleep 10")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stuck := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+	if got := exitStatus(t, c.Wait()); got != 0 || !stuck.Stop() {
+		t.Errorf("status %d", got)
+	}
+	if got := exitStatus(t, command(t, "exec", "--no-wait", url, "--", "true").Run()); got != 0 {
+		t.Errorf("the next one ends with status %d", got)
+	}
+}

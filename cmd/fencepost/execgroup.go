@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -125,11 +126,11 @@ func (s *sharing) receive(sig syscall.Signal) {
 
 // work runs the command for one partition.
 func (s *sharing) work(ctx context.Context, p *group.Partition) error {
-	file, remove, err := deadlineFile()
+	file, err := newDeadlines()
 	if err != nil {
 		return err
 	}
-	defer remove()
+	defer file.remove()
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
 		signals := make(chan syscall.Signal, 16)
 		if !s.begin(p, signals) {
@@ -184,7 +185,7 @@ func (s *sharing) begin(p *group.Partition, signals chan<- syscall.Signal) bool 
 	return true
 }
 
-func (s *sharing) once(ctx context.Context, p *group.Partition, file string, signals chan syscall.Signal) (supervise.Status, error) {
+func (s *sharing) once(ctx context.Context, p *group.Partition, file *deadlines, signals chan syscall.Signal) (supervise.Status, error) {
 	ctx, cancel := until(ctx, s.hard)
 	defer cancel()
 	defer func() {
@@ -199,7 +200,7 @@ func (s *sharing) once(ctx context.Context, p *group.Partition, file string, sig
 	epoch := p.Token().Epoch()
 	return supervise.Run(ctx, &supervise.Command{
 		Path: s.path, Args: s.argv, NoInput: true, Watchdog: []string{"fencepost", watchdogVerb},
-		Env:  append(s.environment(epoch, file), "FENCEPOST_PARTITION="+strconv.Itoa(p.Number())),
+		Env:  append(s.environment(epoch, file.file), "FENCEPOST_PARTITION="+strconv.Itoa(p.Number())),
 		Held: p.Held, Grace: grace, Signals: signals,
 		Renewed: func(deadline supervise.Moment) { s.renewed(file, epoch, deadline, grace) },
 	})
@@ -218,22 +219,44 @@ func until(ctx context.Context, over <-chan struct{}) (context.Context, context.
 	return ctx, cancel
 }
 
-// deadlineFile names the file that tells a command its deadline, in a new directory.
-func deadlineFile() (file string, remove func(), err error) {
-	dir, err := os.MkdirTemp("", "fencepost-exec-")
-	if err != nil {
-		return "", nil, err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil { // the command may run as somebody else
-		return "", nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	return filepath.Join(dir, "deadline"), func() { _ = os.RemoveAll(dir) }, nil
+// deadlines is the file that tells a command its deadline, in a directory of its own.
+type deadlines struct {
+	file  string
+	lines sink.Queue
+	there bool // it was written once
 }
 
-func (x *execution) renewed(file string, epoch fence.Epoch, deadline supervise.Moment, grace time.Duration) {
-	if err := writeDeadline(file, epoch, deadline, grace); err != nil {
-		x.con.note("fencepost: %v", err)
+func newDeadlines() (*deadlines, error) {
+	dir, err := os.MkdirTemp("", "fencepost-exec-")
+	if err != nil {
+		return nil, err
 	}
+	if err := os.Chmod(dir, 0o755); err != nil { // the command may run as somebody else
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &deadlines{file: filepath.Join(dir, "deadline"), lines: sink.Queue{Lost: func(int) error { return nil }}}, nil
+}
+
+func (d *deadlines) remove() {
+	var last sink.Queue // what waits in the other one may wait for ever
+	last.Do(1, func() error { _ = os.RemoveAll(filepath.Dir(d.file)); return nil })
+}
+
+// renewed writes the deadline, and from the second time on beside the work: a disk that hangs, or a pipe that the command
+// has put there, would keep the lead for ever. The command may rely on the first.
+func (x *execution) renewed(to *deadlines, epoch fence.Epoch, deadline supervise.Moment, grace time.Duration) {
+	write := func() error {
+		err := writeDeadline(to.file, epoch, deadline, grace)
+		if err != nil {
+			x.con.note("fencepost: %v", err)
+		}
+		return err
+	}
+	if !to.there {
+		to.there = write() == nil
+		return
+	}
+	to.lines.Do(1, write)
 }
 
 // groupOptions checks the flags of a group.

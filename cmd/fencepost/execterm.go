@@ -146,11 +146,11 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 	r.mu.Lock()
 	r.leads = true
 	r.mu.Unlock()
-	file, remove, err := deadlineFile()
+	file, err := newDeadlines()
 	if err != nil {
 		return err
 	}
-	defer remove()
+	defer file.remove()
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
 		if err := lostLead(ctx); err != nil && !r.ended() { // in the pause between two commands
 			r.finish(err)
@@ -229,7 +229,7 @@ func (r *running) begin(signals chan<- syscall.Signal) bool {
 }
 
 // once runs the command until it ends.
-func (r *running) once(ctx context.Context, t *leader.Term, file string, signals chan syscall.Signal) (supervise.Status, error) {
+func (r *running) once(ctx context.Context, t *leader.Term, file *deadlines, signals chan syscall.Signal) (supervise.Status, error) {
 	ctx, cancel := until(ctx, r.hard)
 	defer cancel()
 	defer context.AfterFunc(ctx, r.wasTold)()
@@ -242,7 +242,7 @@ func (r *running) once(ctx context.Context, t *leader.Term, file string, signals
 		}
 	}()
 	return supervise.Run(ctx, &supervise.Command{
-		Path: r.path, Args: r.argv, Env: r.environment(t.Epoch(), file), Watchdog: []string{"fencepost", watchdogVerb},
+		Path: r.path, Args: r.argv, Env: r.environment(t.Epoch(), file.file), Watchdog: []string{"fencepost", watchdogVerb},
 		Held: t.Held, Grace: r.grace, Signals: signals, Missed: r.missed, Told: r.wasTold,
 		Renewed: func(deadline supervise.Moment) { r.renewed(file, t.Epoch(), deadline, r.grace) },
 	})

@@ -118,8 +118,7 @@ func walk(root int, rel string, flag int) (int, error) {
 		var fd int
 		err := again(func() (err error) {
 			// guard:beneath-walk. Without openat2 each directory is opened in the one above, and none is a link.
-			// Without this check: the store finds the directory a. Somebody puts a link to another
-			// directory there. The store writes a/k, outside of its root.
+			//
 			//mutant:replace how|unix.O_NOFOLLOW => how
 			fd, err = unix.Openat(dir, part, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
 			return err
@@ -179,8 +178,6 @@ func (s *Store) checkRoot() error {
 		return pathError("stat", s.asked, err)
 	}
 	// guard:same-root. The path of the root leads to the directory that was opened.
-	// Without this check: A leads. Somebody moves the directory of the log, and puts a copy there. B finds
-	// A's lock in the copy, where nobody renews it, and leads. A goes on in the moved directory.
 	if !entryOf(&st).same(s.is) {
 		return errMoved
 	}

@@ -45,8 +45,6 @@ func (s *Store) secure(rel string, f *os.File, e *entry) error {
 	// have put an object there after the sync. Another user's file keeps its mark.
 	//
 	// guard:one-name. A file keeps its mark while it has another name, too.
-	// Without this check: somebody puts a hard link to a file of another directory among the objects. A
-	// process that only reads takes away the owner's right to write to that file.
 	if e.links != 1 {
 		return nil
 	}

@@ -176,6 +176,9 @@ func TestReservedFile(t *testing.T) {
 }
 
 // TestLinkAmongDirectories: no key leads through a link, wherever it is and leads to.
+//
+// guard:beneath. Without this check: the store finds the directory a. Somebody puts a link to another directory
+// there. The store writes a/k, outside of its root.
 func TestLinkAmongDirectories(t *testing.T) {
 	eachWay(t, func(t *testing.T, calls calls) {
 		outside, untouched := victim(t)
@@ -266,6 +269,9 @@ func TestReaderLeavesAll(t *testing.T) {
 }
 
 // TestForeignTemporaries: of what is in the folder for temporary files only what a store made is deleted.
+//
+// guard:own-files. Without this check: somebody puts files into the folder for temporary files, or the backup of a
+// stranger has some. The next write deletes them.
 func TestForeignTemporaries(t *testing.T) {
 	eachWay(t, func(t *testing.T, calls calls) {
 		outside, untouched := victim(t)
@@ -313,6 +319,9 @@ func TestForeignTemporaries(t *testing.T) {
 
 // TestSwappedFolder: while somebody swaps a directory for a link again and again, at every system call of
 // the store, nothing happens outside of the root.
+//
+// guard:beneath-walk. Without this check: the store finds the directory a. Somebody puts a link to another directory
+// there. The store writes a/k, outside of its root.
 func TestSwappedFolder(t *testing.T) {
 	for _, rel := range []string{"a", "a/b", reserved, tempDir, lockDir} {
 		eachWay(t, func(t *testing.T, calls calls) {
@@ -395,6 +404,9 @@ func TestSwappedFolderAtOnce(t *testing.T) {
 
 // TestListWithoutLock: a listing in a directory where nobody ever wrote through a store needs no
 // lock. If one appears meanwhile, so may a delete have.
+//
+// guard:no-list-lock. Without this check: the listing reads half of a directory. A process that writes for the first
+// time makes the lock, creates 51 in that half, and deletes 50. The listing shows neither.
 func TestListWithoutLock(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "n"), 0o755), os.WriteFile(filepath.Join(dir, "n", "49"), nil, 0o644), os.WriteFile(filepath.Join(dir, "n", "50"), nil, 0o644)); err != nil {

@@ -115,8 +115,6 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 			return err
 		}
 		// guard:no-list-lock. A listing without the lock counts only if there is still none.
-		// Without this check: the listing reads half of a directory. A process that writes for the first
-		// time makes the lock, creates 51 in that half, and deletes 50. The listing shows neither.
 		if lock, err = s.openLock(listLock); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

@@ -119,6 +119,9 @@ func listed(t *testing.T, s *Store, prefix string) (last error) {
 
 // TestRootMoved: a store whose directory was moved, or replaced, answers nothing and changes nothing: a
 // process that opens the path now works on another directory.
+//
+// guard:same-root. Without this check: A leads. Somebody moves the directory of the log, and puts a copy there. B
+// finds A's lock in the copy, where nobody renews it, and leads. A goes on in the moved directory.
 func TestRootMoved(t *testing.T) {
 	eachWay(t, func(t *testing.T, calls calls) {
 		for how, move := range replacements {
@@ -250,6 +253,10 @@ func TestRootByAnotherPath(t *testing.T) {
 }
 
 // TestFolderMovedAtEachCall: the same of a folder in the directory. A write that is acknowledged is at its path.
+//
+// guard:root-acknowledged. Without this check: A is about to link a record. Somebody moves the directory, or the
+// folder in it that the record goes to, and puts a copy there. A's record is acknowledged, but is only in what was
+// moved. B leads in the copy, and creates another record under the same key.
 func TestFolderMovedAtEachCall(t *testing.T) {
 	for name, write := range map[string]func(s *Store, v store.Version) error{
 		"create d/new": func(s *Store, _ store.Version) error {

@@ -19,8 +19,7 @@ const noLinks = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 // openBeneath opens rel below a directory in one call. It fails with ELOOP at any link.
 func openBeneath(dir int, rel string, flag int, mode uint32) (int, error) {
 	// guard:beneath. A path is resolved below the root's descriptor, and no link is followed.
-	// Without this check: the store finds the directory a. Somebody puts a link to another
-	// directory there. The store writes a/k, outside of its root.
+	//
 	//mutant:replace Resolve: noLinks => Resolve: 0
 	how := unix.OpenHow{Flags: uint64(flag | unix.O_CLOEXEC), Resolve: noLinks}
 	if flag&unix.O_PATH == 0 {

@@ -143,8 +143,6 @@ func ownTemp(name string) bool {
 // cleanOne deletes the file of a dead process.
 func (s *Store) cleanOne(d *dir, name string) bool {
 	// guard:own-files. Only files that this package has made are deleted.
-	// Without this check: somebody puts files into the folder for temporary files, or the
-	// backup of a stranger has some. The next write deletes them.
 	if !ownTemp(name) {
 		return false
 	}

@@ -109,9 +109,6 @@ func (s *Store) write(ctx context.Context, op, key string, cond store.Condition,
 		return store.Info{}, unsure(op, key, err)
 	}
 	// guard:root-acknowledged. A write is acknowledged only if its directory is still at its path.
-	// Without this check: A is about to link a record. Somebody moves the directory, or the folder in it that the
-	// record goes to, and puts a copy there. A's record is acknowledged, but is only in what was moved. B leads in the
-	// copy, and creates another record under the same key.
 	if err := p.stays(); err != nil {
 		return store.Info{}, unsure(op, key, err)
 	}

@@ -18,6 +18,9 @@ import (
 
 // Those who give out credentials answer without an end: STS, SSO, a container's service and a machine's metadata, with success or with an error.
 // A request fails, and nobody runs out of memory.
+//
+// guard:bounded-answer. Without this limit: a broken server, or a proxy before it, answers a listing or a question for
+// credentials with an endless body; the SDK reads it into memory until the process is killed.
 func TestEndlessCredentials(t *testing.T) {
 	if !test.InChild(t, 2<<30) {
 		return

@@ -97,9 +97,7 @@ func bound(stack *middleware.Stack) error {
 	return stack.Deserialize.Add(boundAnswer, middleware.After)
 }
 
-// guard:bounded-answer. Every answer but an object is cut at 8 MiB, and that of who gives out credentials at 256 KiB. Without this limit: a
-// broken server, or a proxy before it, answers a listing or a question for credentials with an endless body; the SDK reads it into
-// memory until the process is killed.
+// guard:bounded-answer. Every answer but an object is cut at 8 MiB, and that of who gives out credentials at 256 KiB.
 //
 //mutant:replace isHTTP && r.Body != nil && !object => false && !object
 var boundAnswer = middleware.DeserializeMiddlewareFunc("fencepost:boundAnswer", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
