@@ -179,6 +179,9 @@ func TestReservedFile(t *testing.T) {
 //
 // guard:beneath. Without this check: the store finds the directory a. Somebody puts a link to another directory
 // there. The store writes a/k, outside of its root.
+//
+// guard:beneath-walk. Without this check: the store finds the directory a. Somebody puts a link to another directory
+// there. The store writes a/k, outside of its root.
 func TestLinkAmongDirectories(t *testing.T) {
 	eachWay(t, func(t *testing.T, calls calls) {
 		outside, untouched := victim(t)
@@ -319,9 +322,6 @@ func TestForeignTemporaries(t *testing.T) {
 
 // TestSwappedFolder: while somebody swaps a directory for a link again and again, at every system call of
 // the store, nothing happens outside of the root.
-//
-// guard:beneath-walk. Without this check: the store finds the directory a. Somebody puts a link to another directory
-// there. The store writes a/k, outside of its root.
 func TestSwappedFolder(t *testing.T) {
 	for _, rel := range []string{"a", "a/b", reserved, tempDir, lockDir} {
 		eachWay(t, func(t *testing.T, calls calls) {

@@ -115,6 +115,8 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 			return err
 		}
 		// guard:no-list-lock. A listing without the lock counts only if there is still none.
+		//
+		//mutant:replace if lock, err = s.openLock(listLock); errors => if errors
 		if lock, err = s.openLock(listLock); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
