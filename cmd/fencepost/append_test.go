@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -134,8 +135,8 @@ func TestBacklog(t *testing.T) {
 		}
 	}
 	var out, errs buffer
-	a := &app{in: strings.NewReader("c\n"), out: &out, err: &errs, open: store.Open, patience: time.Nanosecond}
-	if status := a.run(t.Context(), []string{"append", url}); status != 0 {
+	a := &kit.Kit{In: strings.NewReader("c\n"), Out: &out, Err: &errs, Open: store.Open, Patience: time.Nanosecond}
+	if status := runWith(t.Context(), a, []string{"append", url}); status != 0 {
 		t.Fatalf("status %d: %s", status, errs.String())
 	}
 	for _, says := range []string{"reading the tail of the log: ", "\nread the tail of the log: 5 objects, 10 records, ", "the log has 11 records"} {
@@ -323,10 +324,10 @@ func start(t *testing.T, open func(context.Context, string) (store.Store, error)
 	t.Cleanup(func() { _ = in.Close() })
 	errs = new(buffer)
 	var out buffer
-	a := &app{in: r, out: &out, err: errs, open: open}
+	a := &kit.Kit{In: r, Out: &out, Err: errs, Open: open}
 	done := make(chan result, 1)
 	go func() {
-		status := a.run(t.Context(), append([]string{"append"}, args...))
+		status := runWith(t.Context(), a, append([]string{"append"}, args...))
 		done <- result{status, out.String(), errs.String()}
 	}()
 	return in, errs, done
@@ -440,12 +441,12 @@ func TestUnknownAtASignal(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r, in := io.Pipe()
 	var out, errs buffer
-	a := &app{in: r, out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+	a := &kit.Kit{In: r, Out: &out, Err: &errs, Open: func(ctx context.Context, url string) (store.Store, error) {
 		st, err := store.Open(ctx, url)
 		return &mute{st}, err
 	}}
 	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"append", "--validity", "1s", url}) }()
+	go func() { ended <- runWith(ctx, a, []string{"append", "--validity", "1s", url}) }()
 	for _, text := range []string{"a\n", "b\n"} {
 		before := contents(t, url)
 		if _, err := io.WriteString(in, text); err != nil {
@@ -453,7 +454,7 @@ func TestUnknownAtASignal(t *testing.T) {
 		}
 		eventually(t, "another record", func() bool { return contents(t, url) == before+text })
 	}
-	cancel(&interrupted{syscall.SIGTERM})
+	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
 	if got := <-ended; got != 3 || !strings.Contains(errs.String(), "unknown whether the next 1 are, up to byte 4") {
 		t.Errorf("status %d: %s", got, &errs)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/manifest"
@@ -18,7 +19,7 @@ func TestAppendEpoch(t *testing.T) {
 		t.Error(got)
 	}
 	for epoch, says := range map[string]string{"5": "epoch 5 has opened this log already", "4": "replaced by that of epoch 5"} {
-		if r := run(t, "zombie\n", "append", "--epoch", epoch, log); r.status != exitFenced || !strings.Contains(r.err, says) {
+		if r := run(t, "zombie\n", "append", "--epoch", epoch, log); r.status != kit.ExitFenced || !strings.Contains(r.err, says) {
 			t.Errorf("epoch %s: status %d, %s", epoch, r.status, r.err)
 		}
 	}
@@ -51,10 +52,10 @@ func TestAppendPartition(t *testing.T) {
 	if !reflect.DeepEqual(probes[0], probes[1]) {
 		t.Errorf("the logs of partitions were probed: %+v", probes)
 	}
-	if r := run(t, "b\n", "append", "--epoch", "70001", "--partition", "3", url); r.status != exitUsage || !strings.Contains(r.err, "3 partitions, with the numbers 0 to 2") {
+	if r := run(t, "b\n", "append", "--epoch", "70001", "--partition", "3", url); r.status != kit.ExitUsage || !strings.Contains(r.err, "3 partitions, with the numbers 0 to 2") {
 		t.Errorf("status %d, %s", r.status, r.err)
 	}
-	if r := run(t, "b\n", "append", "--epoch", "7", "--partition", "0", newLog(t, memURL(t)+"2")); r.status != exitFailed || !strings.Contains(r.err, "group.json") {
+	if r := run(t, "b\n", "append", "--epoch", "7", "--partition", "0", newLog(t, memURL(t)+"2")); r.status != kit.ExitFailed || !strings.Contains(r.err, "group.json") {
 		t.Errorf("status %d, %s", r.status, r.err)
 	}
 }
@@ -68,14 +69,14 @@ func TestAppendEpochUsage(t *testing.T) {
 		"--epoch 3 --partition -1":  "from 0 on",
 		"--epoch 3 --validity 1m0s": "exclude each other",
 	} {
-		if r := run(t, "", append(append([]string{"append"}, strings.Fields(args)...), log)...); r.status != exitUsage || !strings.Contains(r.err, says) {
+		if r := run(t, "", append(append([]string{"append"}, strings.Fields(args)...), log)...); r.status != kit.ExitUsage || !strings.Contains(r.err, says) {
 			t.Errorf("%s: status %d, %s", args, r.status, r.err)
 		}
 	}
 	// Under exec at the same URL an append that elects would wait until exec kills it.
 	t.Setenv("FENCEPOST_EPOCH", "3")
 	t.Setenv("FENCEPOST_URL", log)
-	if r := run(t, "a\n", "append", log); r.status != exitUsage || !strings.Contains(r.err, "--epoch") {
+	if r := run(t, "a\n", "append", log); r.status != kit.ExitUsage || !strings.Contains(r.err, "--epoch") {
 		t.Errorf("status %d, %s", r.status, r.err)
 	}
 	t.Setenv("FENCEPOST_PARTITION", "1")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
@@ -100,10 +101,10 @@ func TestAwaitEnds(t *testing.T) {
 		errs := &buffer{}
 		ended := make(chan int, 1)
 		go func() {
-			ended <- (&app{out: io.Discard, err: errs, open: store.Open}).run(ctx, []string{verb, "--watch", url})
+			ended <- runWith(ctx, (&kit.Kit{Out: io.Discard, Err: errs, Open: store.Open}), []string{verb, "--watch", url})
 		}()
 		eventually(t, "it waits", func() bool { return strings.Contains(errs.String(), "there is no log yet") })
-		cancel(&interrupted{15})
+		cancel(&kit.Interrupted{Signal: 15})
 		if got := <-ended; got != 143 {
 			t.Errorf("%s: status %d, %s", verb, got, errs)
 		}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 )
 
 // fullPipe returns the end to write to of a pipe that is full and that nobody reads, and the other end.
@@ -223,17 +225,17 @@ func TestAppendAtAStoppedTerminal(t *testing.T) {
 func TestErrorsThatWereLost(t *testing.T) {
 	t.Parallel()
 	in, out := fullPipe(t)
-	n := newNotes(in)
+	n := kit.NewNotes(in)
 	for range 1500 {
 		_, _ = n.Write([]byte("a line\n"))
 	}
-	n.lines.Wait(time.Millisecond)
+	n.Lines.Wait(time.Millisecond)
 	all := make(chan string)
 	go func() {
 		b, _ := io.ReadAll(out)
 		all <- string(b)
 	}()
-	n.lines.Wait(time.Minute)
+	n.Lines.Wait(time.Minute)
 	_ = in.Close()
 	if s := <-all; !strings.HasSuffix(s, "a line\nfencepost: 499 lines were not written: standard error was blocked, or failed\n") {
 		t.Errorf("it ends with %q", s[max(len(s)-200, 0):])

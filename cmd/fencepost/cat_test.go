@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"strings"
@@ -10,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -48,9 +47,9 @@ func TestFollowWaitsForTheLog(t *testing.T) {
 	for _, url := range []string{memURL(t), fileURL(t)} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var out, errs buffer
-		a := &app{out: &out, err: &errs, open: store.Open}
+		a := &kit.Kit{Out: &out, Err: &errs, Open: store.Open}
 		ended := make(chan int, 1)
-		go func() { ended <- a.run(ctx, []string{"cat", "--follow", url}) }()
+		go func() { ended <- runWith(ctx, a, []string{"cat", "--follow", url}) }()
 		eventually(t, "it says that it waits", func() bool { return strings.Contains(errs.String(), "no log yet") })
 		must(t, "a\nb\n", "append", newLog(t, url))
 		eventually(t, "the records come", func() bool { return out.String() == "a\nb\n" })
@@ -86,9 +85,9 @@ func TestFollowGathersRecords(t *testing.T) {
 	defer cancel()
 	var out counted
 	var errs buffer
-	a := &app{out: &out, err: &errs, open: store.Open}
+	a := &kit.Kit{Out: &out, Err: &errs, Open: store.Open}
 	ended := make(chan int, 1)
-	go func() { ended <- a.run(ctx, []string{"cat", "--follow", url}) }()
+	go func() { ended <- runWith(ctx, a, []string{"cat", "--follow", url}) }()
 	eventually(t, "the records come", func() bool { return len(out.String()) == len(in) })
 	cancel()
 	<-ended
@@ -104,34 +103,20 @@ func TestFollowThroughAnOutage(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var down atomic.Bool
 	var out, errs buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: whileUp(&down)}
+	a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: whileUp(&down)}
 	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"cat", "--follow", "--consumer", "mail", log}) }()
+	go func() { ended <- runWith(ctx, a, []string{"cat", "--follow", "--consumer", "mail", log}) }()
 	eventually(t, "the first record", func() bool { return out.String() == "a\n" })
 	down.Store(true)
 	eventually(t, "it says so", func() bool { return strings.Contains(errs.String(), "out of order; trying again in 1s") })
 	must(t, "b\n", "append", log)
 	down.Store(false)
 	eventually(t, "the second record", func() bool { return out.String() == "a\nb\n" })
-	cancel(&interrupted{syscall.SIGTERM})
+	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
 	if got := <-ended; got != 143 {
 		t.Errorf("status %d: %s", got, &errs)
 	}
 	if got := must(t, "", "cat", "--consumer", "mail", log); got != "" {
 		t.Errorf("%q", got)
-	}
-}
-
-// TestGatheringStops: a flush that had begun to wait when stop came writes nothing, since the caller writes the same.
-func TestGatheringStops(t *testing.T) {
-	var b bytes.Buffer
-	l := newGathering(bufio.NewWriter(&b), func(err error) { t.Error(err) }, func() func() { return func() {} })
-	if _, err := l.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	l.stop()
-	l.flush()
-	if b.Len() > 0 {
-		t.Errorf("%q", &b)
 	}
 }

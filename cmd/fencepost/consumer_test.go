@@ -2,14 +2,14 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	lagverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/lag"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -34,7 +34,7 @@ func TestConsumer(t *testing.T) {
 	if got := must(t, "", "cat", "--consumer", "mail", "--epoch", "100", log); got != "" {
 		t.Errorf("%q", got)
 	}
-	if r := run(t, "", "cat", "--consumer", "mail", "--epoch", "99", log); r.status != exitFenced || !strings.Contains(r.err, "epoch 100") {
+	if r := run(t, "", "cat", "--consumer", "mail", "--epoch", "99", log); r.status != kit.ExitFenced || !strings.Contains(r.err, "epoch 100") {
 		t.Errorf("status %d, %s", r.status, r.err)
 	}
 }
@@ -55,7 +55,7 @@ func TestLagOfConsumers(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	d := parsed[lagDoc](t, "lag", "--json", log)
+	d := parsed[lagverb.LagDoc](t, "lag", "--json", log)
 	if len(d.Consumers) != 2 || d.Consumers[0].Name != "audit" || d.Consumers[0].Behind != 0 || d.Consumers[1].At != 2 || d.Consumers[1].Behind != 1 || d.Consumers[1].Next.IsZero() {
 		t.Errorf("%s", must(t, "", "lag", "--json", log))
 	}
@@ -76,7 +76,7 @@ func TestLagOfAStaleConsumer(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if d := parsed[lagDoc](t, "lag", "--json", log); len(d.Consumers) != 2 || d.Consumers[1].First != 4 {
+	if d := parsed[lagverb.LagDoc](t, "lag", "--json", log); len(d.Consumers) != 2 || d.Consumers[1].First != 4 {
 		t.Errorf("%s", must(t, "", "lag", "--json", log))
 	}
 }
@@ -152,45 +152,13 @@ func TestConsumerCannotWrite(t *testing.T) {
 		return faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
 	})
 	var out, errs buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(context.Context, string) (store.Store, error) { return st, nil }}
+	a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: func(context.Context, string) (store.Store, error) { return st, nil }}
 	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"cat", "--follow", "--consumer", "mail", log}) }()
+	go func() { ended <- runWith(ctx, a, []string{"cat", "--follow", "--consumer", "mail", log}) }()
 	eventually(t, "the record", func() bool { return out.String() == "a\n" })
-	cancel(&interrupted{syscall.SIGTERM})
+	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
 	if got := <-ended; got != 143 || !strings.Contains(errs.String(), "the position of mail is not written") {
 		t.Errorf("status %d: %s", got, &errs)
-	}
-}
-
-// TestConsumerIsFenced: a cat whose name was taken over ends, and never sets the position back.
-func TestConsumerIsFenced(t *testing.T) {
-	log := newLog(t, memURL(t))
-	var lines strings.Builder
-	for n := range 10 {
-		fmt.Fprintln(&lines, n)
-	}
-	must(t, lines.String(), "append", log)
-	w := &consumer{name: "mail"}
-	r, err := (&app{open: store.Open, con: newConsole(io.Discard, false, time.Second), timeout: time.Minute}).reader(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var from uint64
-	ctx, err := w.open(t.Context(), r, &from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	must(t, "", "cat", "--consumer", "mail", log)
-	w.printed(2)
-	<-ctx.Done() // it finds out within a second
-	if err := context.Cause(ctx); !strings.Contains(err.Error(), "fenced") {
-		t.Errorf("%v", err)
-	}
-	if err := w.close(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "fenced") {
-		t.Errorf("%v", err)
-	}
-	if got := must(t, "", "cat", "--consumer", "mail", log); got != "" {
-		t.Errorf("%q", got)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -20,13 +21,13 @@ func faulty(t *testing.T, hook func(faultstore.Op) faultstore.Fault, args ...str
 	synctest.Test(t, func(t *testing.T) {
 		var out, err buffer
 		start := time.Now()
-		a := &app{in: strings.NewReader(""), out: &out, err: &err, open: func(ctx context.Context, url string) (store.Store, error) {
+		a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &err, Open: func(ctx context.Context, url string) (store.Store, error) {
 			st, err := store.Open(ctx, url)
 			f := faultstore.New(st, nil)
 			f.SetHook(hook)
 			return f, err
 		}}
-		status = a.run(t.Context(), append(args, url))
+		status = runWith(t.Context(), a, append(args, url))
 		errs, took = err.String(), time.Since(start)
 		time.Sleep(time.Minute) // until the last timer has fired
 	})
@@ -86,9 +87,9 @@ func TestStatusThroughAnOutage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var down atomic.Bool
 	var out, errs buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: whileUp(&down)}
+	a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: whileUp(&down)}
 	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"status", "--watch", "--json", "--interval", "10ms", url}) }()
+	go func() { ended <- runWith(ctx, a, []string{"status", "--watch", "--json", "--interval", "10ms", url}) }()
 	eventually(t, "the first state", func() bool { return strings.Count(out.String(), "\n") == 1 })
 	down.Store(true)
 	eventually(t, "it says so", func() bool { return strings.Contains(errs.String(), "out of order; looking again in 10ms") })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/doctor"
+	doctorverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/doctor"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
@@ -32,7 +33,7 @@ func TestDoctor(t *testing.T) {
 	if out := must(t, "", "doctor", url); strings.ContainsAny(out, "\x1b\u202e") {
 		t.Errorf("%q", out)
 	}
-	if out := string(findingTable([]doctor.Finding{{Check: "pins", Level: doctor.Warning, What: "of \x1b[31m", Remedy: "unpin '\x1b'"}})); !strings.Contains(out, `of \x1b[31m`) || !strings.Contains(out, `unpin '\x1b'`) {
+	if out := string(doctorverb.FindingTable([]doctor.Finding{{Check: "pins", Level: doctor.Warning, What: "of \x1b[31m", Remedy: "unpin '\x1b'"}})); !strings.Contains(out, `of \x1b[31m`) || !strings.Contains(out, `unpin '\x1b'`) {
 		t.Errorf("%q", out)
 	}
 	fixture.Put(t, openStore(t, url), layout.LockKey(layout.LockPrefix, 9), []byte("{"))

@@ -11,6 +11,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	filesverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/files"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
@@ -67,7 +70,7 @@ func TestExcerpt(t *testing.T) {
 			t.Errorf("%q: %q", c.args, lines)
 		}
 	}
-	if pins := parsed[[]pinDoc](t, "pins", "--json", url); len(pins) != 0 {
+	if pins := parsed[[]survey.Pin](t, "pins", "--json", url); len(pins) != 0 {
 		t.Errorf("%+v", pins)
 	}
 }
@@ -178,7 +181,7 @@ func TestTruncateMayTakeLonger(t *testing.T) {
 	must(t, "a\nb\n", "append", url)
 	must(t, "", "compact", url)
 	var out, errs buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+	a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: func(ctx context.Context, url string) (store.Store, error) {
 		st, err := store.Open(ctx, url)
 		faulty := faultstore.New(st, nil)
 		faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
@@ -188,7 +191,7 @@ func TestTruncateMayTakeLonger(t *testing.T) {
 		})
 		return faulty, err
 	}}
-	if got := a.run(t.Context(), []string{"truncate", "--before", "1", "--wait", "2s", url}); got != 0 {
+	if got := runWith(t.Context(), a, []string{"truncate", "--before", "1", "--wait", "2s", url}); got != 0 {
 		t.Errorf("status %d: %s", got, &errs)
 	}
 }
@@ -250,10 +253,10 @@ func table(t *testing.T, url string) []string {
 func TestFiles(t *testing.T) {
 	url := newLog(t, freshURL(t))
 	keys := table(t, url)
-	var doc tableDoc
-	look := func(args ...string) tableDoc {
+	var doc filesverb.TableDoc
+	look := func(args ...string) filesverb.TableDoc {
 		t.Helper()
-		doc = parsed[tableDoc](t, slices.Concat([]string{"files", "--json"}, args, []string{url})...)
+		doc = parsed[filesverb.TableDoc](t, slices.Concat([]string{"files", "--json"}, args, []string{url})...)
 		return doc
 	}
 	if got, want := must(t, "", "files", url), keys[0]+"\t4\t0\n"+keys[1]+"\t4\t0\n"; got != want {
@@ -268,7 +271,7 @@ func TestFiles(t *testing.T) {
 	if out := must(t, "", "pin", "--name", "backup", url); !strings.Contains(out, "as backup: 2 records, 0 to 1, 2 files") {
 		t.Error(out)
 	}
-	pins := parsed[[]pinDoc](t, "pins", "--json", url)
+	pins := parsed[[]survey.Pin](t, "pins", "--json", url)
 	if len(pins) != 1 || pins[0].Version < v || pins[0].Name != "backup" || pins[0].TTL != "" {
 		t.Errorf("%+v", pins)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 )
 
@@ -43,15 +44,15 @@ func TestExecKillsInTime(t *testing.T) {
 		"exec frozen, TERM ignored":         {"deaf", 1, func(j *job, _, _ int) { j.signal(syscall.SIGSTOP) }, 0},
 		"exec frozen, grandchildren":        {"children deaf", 4, func(j *job, _, _ int) { j.signal(syscall.SIGSTOP) }, 0},
 		"exec frozen, setsid and orphaned":  {"setsid deaf", 2, func(j *job, _, _ int) { j.signal(syscall.SIGSTOP) }, 0},
-		"watchdog killed":                   {"deaf", 1, func(_ *job, _, w int) { _ = syscall.Kill(w, syscall.SIGKILL) }, exitLost},
-		"watchdog killed, grandchildren":    {"children", 4, func(_ *job, _, w int) { _ = syscall.Kill(w, syscall.SIGKILL) }, exitLost},
-		"watchdog killed, setsid":           {"setsid", 2, func(_ *job, _, w int) { _ = syscall.Kill(w, syscall.SIGKILL) }, exitLost},
-		"watchdog frozen":                   {"", 1, func(_ *job, _, w int) { freeze(w) }, exitLost},
-		"watchdog frozen, TERM ignored":     {"deaf children", 4, func(_ *job, _, w int) { freeze(w) }, exitLost},
-		"watchdog frozen, setsid":           {"setsid deaf", 2, func(_ *job, _, w int) { freeze(w) }, exitLost},
-		"store gone":                        {"", 1, func(j *job, _, _ int) { j.hideStore() }, exitLost},
-		"store gone, TERM ignored, setsid":  {"setsid deaf", 2, func(j *job, _, _ int) { j.hideStore() }, exitLost},
-		"deposed, TERM ignored":             {"deaf", 1, func(j *job, _, _ int) { j.stepDown() }, exitLost},
+		"watchdog killed":                   {"deaf", 1, func(_ *job, _, w int) { _ = syscall.Kill(w, syscall.SIGKILL) }, kit.ExitLost},
+		"watchdog killed, grandchildren":    {"children", 4, func(_ *job, _, w int) { _ = syscall.Kill(w, syscall.SIGKILL) }, kit.ExitLost},
+		"watchdog killed, setsid":           {"setsid", 2, func(_ *job, _, w int) { _ = syscall.Kill(w, syscall.SIGKILL) }, kit.ExitLost},
+		"watchdog frozen":                   {"", 1, func(_ *job, _, w int) { freeze(w) }, kit.ExitLost},
+		"watchdog frozen, TERM ignored":     {"deaf children", 4, func(_ *job, _, w int) { freeze(w) }, kit.ExitLost},
+		"watchdog frozen, setsid":           {"setsid deaf", 2, func(_ *job, _, w int) { freeze(w) }, kit.ExitLost},
+		"store gone":                        {"", 1, func(j *job, _, _ int) { j.hideStore() }, kit.ExitLost},
+		"store gone, TERM ignored, setsid":  {"setsid deaf", 2, func(j *job, _, _ int) { j.hideStore() }, kit.ExitLost},
+		"deposed, TERM ignored":             {"deaf", 1, func(j *job, _, _ int) { j.stepDown() }, kit.ExitLost},
 		"frozen with exec and its watchdog": {"deaf", 1, (*job).sleep, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestExecConsul2022(t *testing.T) {
 	j.works(1)
 	j.stepDown()
 	j.dies()
-	if got := j.status(); got != exitLost {
+	if got := j.status(); got != kit.ExitLost {
 		t.Errorf("status %d", got)
 	}
 }
@@ -212,7 +213,7 @@ func TestExecConsul9788Etcd7983(t *testing.T) {
 	eventually(t, "the command runs", func() bool { _, err := os.Stat(said); return err == nil })
 	j.hideStore()
 	defer j.showStore()
-	if got := exitStatus(t, c.Wait()); got != exitLost {
+	if got := exitStatus(t, c.Wait()); got != kit.ExitLost {
 		t.Errorf("status %d: %s", got, errs)
 	}
 	b, err := os.ReadFile(said)
@@ -236,10 +237,10 @@ func TestExecNoWait(t *testing.T) {
 	log := fileURL(t)
 	a := startJob(t, log, testValidity, "", "")
 	a.works(1)
-	if got := exitStatus(t, command(t, "exec", "-n", log, "--", "true").Run()); got != exitBusy {
+	if got := exitStatus(t, command(t, "exec", "-n", log, "--", "true").Run()); got != kit.ExitBusy {
 		t.Errorf("-n: status %d", got)
 	}
-	if got := exitStatus(t, command(t, "exec", "--wait", "300ms", log, "--", "true").Run()); got != exitBusy {
+	if got := exitStatus(t, command(t, "exec", "--wait", "300ms", log, "--", "true").Run()); got != kit.ExitBusy {
 		t.Errorf("--wait: status %d", got)
 	}
 	a.signal(syscall.SIGKILL)
@@ -260,7 +261,7 @@ func TestExecFirstNoWait(t *testing.T) {
 	if len(traces(t, k.dir)) > 0 {
 		winner, loser = k, j
 	}
-	if got := loser.status(); got != exitBusy {
+	if got := loser.status(); got != kit.ExitBusy {
 		t.Errorf("status %d", got)
 	}
 	winner.signal(syscall.SIGTERM)
@@ -312,8 +313,8 @@ func TestExecRestartLostAfterSignal(t *testing.T) {
 	j.works(1)
 	j.signal(syscall.SIGINT)
 	j.stepDown()
-	if got := j.status(); got != exitLost {
-		t.Errorf("status %d, want %d: %s", got, exitLost, j.err)
+	if got := j.status(); got != kit.ExitLost {
+		t.Errorf("status %d, want %d: %s", got, kit.ExitLost, j.err)
 	}
 	j.dies()
 	for _, tr := range traces(t, j.dir) {
@@ -385,7 +386,7 @@ func TestExecCannotRun(t *testing.T) {
 	log := fileURL(t)
 	a := startJob(t, log, testValidity, "", "")
 	a.works(1)
-	for path, want := range map[string]int{"/etc/passwd": exitNotRunnable, "no-such-command": exitNotFound, "/no/such": exitNotFound} {
+	for path, want := range map[string]int{"/etc/passwd": kit.ExitNotRunnable, "no-such-command": kit.ExitNotFound, "/no/such": kit.ExitNotFound} {
 		if got := exitStatus(t, command(t, "exec", log, "--", path).Run()); got != want {
 			t.Errorf("%s: status %d, want %d", path, got, want)
 		}
@@ -399,7 +400,7 @@ func TestExecNotAProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := command(t, "exec", fileURL(t), "--", path).CombinedOutput()
-	if got := exitStatus(t, err); got != exitNotRunnable || !strings.Contains(string(out), "exec format error") {
+	if got := exitStatus(t, err); got != kit.ExitNotRunnable || !strings.Contains(string(out), "exec format error") {
 		t.Errorf("status %d: %s", got, out)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/store"
@@ -97,7 +98,7 @@ func TestExecGroupAppends(t *testing.T) {
 		}
 		fmt.Fprintf(inputs[p], "zombie %d\n", p)
 		_ = inputs[p].Close()
-		if got := exitStatus(t, zombies[p].Wait()); got != exitFenced {
+		if got := exitStatus(t, zombies[p].Wait()); got != kit.ExitFenced {
 			t.Errorf("the zombie's append: status %d", got)
 		}
 		if got, want := read(p), fmt.Sprintf("owner %d\nnext %d\n", p, p); got != want {

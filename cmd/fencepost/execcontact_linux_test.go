@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -45,7 +46,7 @@ func TestExecFirstContact(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var out, errs buffer
 					begun := time.Now()
-					a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+					a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: func(ctx context.Context, url string) (store.Store, error) {
 						st, err := store.Open(ctx, url)
 						f := faultstore.New(st, nil)
 						f.SetHook(func(faultstore.Op) faultstore.Fault {
@@ -59,10 +60,10 @@ func TestExecFirstContact(t *testing.T) {
 					ctx, cancel := context.WithCancelCause(t.Context())
 					defer cancel(nil)
 					if c.signal > 0 { // as main does
-						time.AfterFunc(c.signal, func() { cancel(&interrupted{syscall.SIGTERM}) })
+						time.AfterFunc(c.signal, func() { cancel(&kit.Interrupted{Signal: syscall.SIGTERM}) })
 					}
 					args := strings.Fields("exec " + group + " " + c.flags)
-					status := a.run(ctx, append(args, url, "--", "true"))
+					status := runWith(ctx, a, append(args, url, "--", "true"))
 					if took := time.Since(begun); status != c.status || took != c.took {
 						t.Errorf("status %d after %v, want %d after %v: %s", status, took, c.status, c.took, errs.String())
 					}
@@ -91,7 +92,7 @@ func TestExecSignalBeforeItListens(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				var requests atomic.Int64
-				a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+				a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: func(ctx context.Context, url string) (store.Store, error) {
 					st, err := store.Open(ctx, url)
 					f := faultstore.New(st, nil)
 					f.SetHook(func(faultstore.Op) faultstore.Fault {
@@ -101,13 +102,13 @@ func TestExecSignalBeforeItListens(t *testing.T) {
 						case time.Since(begun) > time.Hour: // so that a wait without a bound ends too
 							return faultstore.Fault{Drop: true, Err: &store.Error{Op: "get", Key: "x", Kind: store.ErrDenied}}
 						case n == 2:
-							cancel(&interrupted{syscall.SIGTERM})
+							cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
 						}
 						return faultstore.Fault{Drop: true, Hang: true}
 					})
 					return f, err
 				}}
-				status := a.run(ctx, append(strings.Fields("exec "+flags), url, "--", "true"))
+				status := runWith(ctx, a, append(strings.Fields("exec "+flags), url, "--", "true"))
 				if took := time.Since(begun); status != 143 || took > time.Minute {
 					t.Errorf("status %d after %v, want 143 at once: %s", status, took, errs.String())
 				}

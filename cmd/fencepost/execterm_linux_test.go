@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 )
 
 // terminal opens a pseudo terminal.
@@ -153,7 +155,7 @@ func TestExecLostAfterQuit(t *testing.T) {
 	waitFile(t, filepath.Join(out, "runs"))
 	_ = c.Process.Signal(syscall.SIGQUIT)
 	must(t, "", "step-down", url)
-	if got := exitStatus(t, c.Wait()); got != exitLost {
+	if got := exitStatus(t, c.Wait()); got != kit.ExitLost {
 		t.Errorf("status %d: %s", got, errs)
 	}
 }
@@ -256,7 +258,7 @@ func TestExecTermNearTheDeadline(t *testing.T) {
 	waitFile(t, filepath.Join(out, "told"))
 	_ = c.Process.Signal(syscall.SIGTERM)
 	eventually(t, "the signal reaches it", func() bool { return waitFile(t, filepath.Join(out, "told")) == "told\ntold" })
-	if got := exitStatus(t, c.Wait()); got != exitLost {
+	if got := exitStatus(t, c.Wait()); got != kit.ExitLost {
 		t.Errorf("status %d: %s", got, errs)
 	}
 }

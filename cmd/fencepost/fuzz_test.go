@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -22,7 +23,7 @@ func FuzzArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		args := strings.Split(line, "\n")
 		var out, errs buffer
-		a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(_ context.Context, raw string) (store.Store, error) {
+		a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: func(_ context.Context, raw string) (store.Store, error) {
 			if !strings.Contains(line, raw) {
 				t.Errorf("%q opens %q", args, raw)
 			}
@@ -31,7 +32,7 @@ func FuzzArguments(f *testing.F) {
 			}
 			return nil, &store.Error{Op: "open", Key: "x", Kind: store.ErrInvalid}
 		}}
-		if status := a.run(t.Context(), args); status < 0 || status > 2 {
+		if status := runWith(t.Context(), a, args); status < 0 || status > 2 {
 			t.Errorf("%q: status %d\n%s", args, status, errs.String())
 		} else if status != 0 && errs.String() == "" {
 			t.Errorf("%q: status %d, and not a word", args, status)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	gateverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/gate"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -28,7 +30,7 @@ func TestGateSet(t *testing.T) {
 	if got := must(t, "", "gate", "set", "--json", st, "latest", "nine"); !strings.Contains(got, `"bytes": 4`) {
 		t.Errorf("%s", got)
 	}
-	if r := run(t, "", "gate", "set", "--epoch", "8", st, "latest", "zombie"); r.status != exitFenced || !strings.Contains(r.err, "epoch 9") {
+	if r := run(t, "", "gate", "set", "--epoch", "8", st, "latest", "zombie"); r.status != kit.ExitFenced || !strings.Contains(r.err, "epoch 9") {
 		t.Errorf("status %d, %s", r.status, r.err)
 	}
 	if got := must(t, "", "gate", "get", "--json", st, "latest"); !strings.Contains(got, `"epoch": 9`) || !strings.Contains(got, "bmluZQ==") {
@@ -50,15 +52,15 @@ func TestGateSetAtOnce(t *testing.T) {
 		}
 	})
 	var out, errs buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(context.Context, string) (store.Store, error) { return st, nil }}
-	if status := a.run(t.Context(), []string{"gate", "set", "--epoch", "4", url, "latest", "mine"}); status != 0 || puts != 4 {
+	a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: func(context.Context, string) (store.Store, error) { return st, nil }}
+	if status := runWith(t.Context(), a, []string{"gate", "set", "--epoch", "4", url, "latest", "mine"}); status != 0 || puts != 4 {
 		t.Errorf("status %d after %d writes: %s", status, puts, &errs)
 	}
 	if got := must(t, "", "gate", "get", url, "latest"); got != "mine" {
 		t.Errorf("%q", got)
 	}
 	puts = 0
-	if err := setGate(t.Context(), st, "latest", 4, []byte("mine"), 0); err == nil || errors.Is(err, fence.ErrFenced) || puts != 2 {
+	if err := gateverb.Set(t.Context(), st, "latest", 4, []byte("mine"), 0); err == nil || errors.Is(err, fence.ErrFenced) || puts != 2 {
 		t.Errorf("much later: %v after %d writes", err, puts)
 	}
 	if got := must(t, "", "gate", "get", url, "latest"); got != "the other's" {
@@ -72,11 +74,11 @@ func TestGateSetWaits(t *testing.T) {
 	defer in.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var out, errs buffer
-	a := &app{in: in, out: &out, err: &errs, open: store.Open, patience: 10 * time.Millisecond}
+	a := &kit.Kit{In: in, Out: &out, Err: &errs, Open: store.Open, Patience: 10 * time.Millisecond}
 	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"gate", "set", "--epoch", "4", memURL(t), "latest"}) }()
+	go func() { ended <- runWith(ctx, a, []string{"gate", "set", "--epoch", "4", memURL(t), "latest"}) }()
 	eventually(t, "it says for what it waits", func() bool { return strings.Contains(errs.String(), "reading the value from standard input") })
-	cancel(&interrupted{syscall.SIGTERM})
+	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
 	if got := <-ended; got != 143 {
 		t.Errorf("status %d: %s", got, &errs)
 	}
@@ -92,7 +94,7 @@ func TestGateRun(t *testing.T) {
 	for _, c := range []struct {
 		epoch  string
 		status int
-	}{{"5", 0}, {"5", 0}, {"12", 0}, {"11", exitFenced}, {"5", exitFenced}, {"12", 0}} {
+	}{{"5", 0}, {"5", 0}, {"12", 0}, {"11", kit.ExitFenced}, {"5", kit.ExitFenced}, {"12", 0}} {
 		if got := gate(c.epoch, "echo "+c.epoch+" >>"+out); got != c.status {
 			t.Errorf("epoch %s: status %d, want %d", c.epoch, got, c.status)
 		}
@@ -106,10 +108,10 @@ func TestGateRun(t *testing.T) {
 	if got := gate("12", "kill -9 $$"); got != 137 {
 		t.Errorf("status %d", got)
 	}
-	if got := exitStatus(t, command(t, "gate", "run", "--epoch", "12", file, "--", "/no/such").Run()); got != exitNotFound {
+	if got := exitStatus(t, command(t, "gate", "run", "--epoch", "12", file, "--", "/no/such").Run()); got != kit.ExitNotFound {
 		t.Errorf("status %d", got)
 	}
-	if got := exitStatus(t, command(t, "gate", "run", "--epoch", "12", file, "--", "/etc/passwd").Run()); got != exitNotRunnable {
+	if got := exitStatus(t, command(t, "gate", "run", "--epoch", "12", file, "--", "/etc/passwd").Run()); got != kit.ExitNotRunnable {
 		t.Errorf("what is no program: status %d", got)
 	}
 	if err := os.WriteFile(file, []byte("hello"), 0o600); err != nil {

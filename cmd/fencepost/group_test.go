@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	groupverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/group"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
@@ -80,7 +82,7 @@ func TestGroupStatus(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	table := must(t, "", "group", "status", url)
-	for _, s := range []string{"group      without a name; 8 partitions, validity 3s; assignment ", "organiser  ", "MEMBER ", short(d.Members[0].Name), " ada ", "at bob", " live ", "0-"} {
+	for _, s := range []string{"group      without a name; 8 partitions, validity 3s; assignment ", "organiser  ", "MEMBER ", groupverb.Short(d.Members[0].Name), " ada ", "at bob", " live ", "0-"} {
 		if !strings.Contains(table, s) {
 			t.Errorf("the table does not say %q:\n%s", s, table)
 		}
@@ -95,14 +97,14 @@ func TestGroupWatch(t *testing.T) {
 	var out, errs buffer
 	ended := make(chan int, 1)
 	go func() {
-		a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: store.Open}
-		ended <- a.run(ctx, []string{"group", "status", "--watch", "--json", url})
+		a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: store.Open}
+		ended <- runWith(ctx, a, []string{"group", "status", "--watch", "--json", url})
 	}()
 	eventually(t, "it shows the first member", func() bool { return strings.Contains(out.String(), `"ada"`) })
 	w.add("bob")
 	eventually(t, "it shows the second one, too", func() bool { return strings.Contains(out.String(), `"bob"`) })
 	stop(errors.New("enough"))
-	if status := <-ended; status != exitFailed || !strings.Contains(errs.String(), "enough") {
+	if status := <-ended; status != kit.ExitFailed || !strings.Contains(errs.String(), "enough") {
 		t.Errorf("status %d, %s", status, errs.String())
 	}
 	for l := range strings.Lines(out.String()) {
@@ -130,7 +132,7 @@ func TestGroupDrain(t *testing.T) {
 		s := must(t, "", "group", "status", url)
 		return strings.Contains(s, "0-7") && !strings.Contains(s, "moving") && !strings.Contains(s, "unowned")
 	})
-	if r := run(t, "", "group", "drain", url, "ada"); r.status != exitFailed || !strings.Contains(r.err, `no such member called "ada"`) {
+	if r := run(t, "", "group", "drain", url, "ada"); r.status != kit.ExitFailed || !strings.Contains(r.err, `no such member called "ada"`) {
 		t.Errorf("status %d, %s", r.status, r.err)
 	}
 	if out := must(t, "", "group", "drain", "--no-wait", url, "bob"); !strings.Contains(out, "is told to leave; it owns 8 partitions") {
@@ -152,8 +154,8 @@ func TestCompactGroup(t *testing.T) {
 	var errs buffer
 	ended := make(chan int, 1)
 	go func() {
-		a := &app{in: strings.NewReader(""), out: io.Discard, err: &errs, open: store.Open}
-		ended <- a.run(ctx, []string{"compact", "--watch", "--group", "--interval", "50ms", "--max-age", "1ms", "--validity", "1s", "--requests-per-second", "500", url})
+		a := &kit.Kit{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Open: store.Open}
+		ended <- runWith(ctx, a, []string{"compact", "--watch", "--group", "--interval", "50ms", "--max-age", "1ms", "--validity", "1s", "--requests-per-second", "500", url})
 	}()
 	eventually(t, "it has compacted the log of a partition", func() bool {
 		n := 0
@@ -167,35 +169,8 @@ func TestCompactGroup(t *testing.T) {
 		t.Errorf("it says %s", errs.String())
 	}
 	stop(errors.New("enough"))
-	if status := <-ended; status != exitFailed || !strings.Contains(errs.String(), "enough") {
+	if status := <-ended; status != kit.ExitFailed || !strings.Contains(errs.String(), "enough") {
 		t.Errorf("status %d, %s", status, errs.String())
-	}
-}
-
-func TestFindMember(t *testing.T) {
-	s := &group.Status{Members: []group.Member{
-		{Name: "abc1", Identity: "x"}, {Name: "abd2", Identity: "y"}, {Name: "e3", Identity: "y"}, {Name: "f4", Identity: "x", Expired: true},
-	}}
-	for who, want := range map[string]string{"abc": "abc1", "abd2": "abd2", "x": "abc1", "e": "e3"} {
-		if m, err := find(s, who); err != nil || m.Name != want {
-			t.Errorf("%q is %+v, %v", who, m, err)
-		}
-	}
-	for who, want := range map[string]error{"": group.ErrNoMember, "ab": errUsage, "y": errUsage, "f4": group.ErrNoMember, "z": group.ErrNoMember} {
-		if m, err := find(s, who); !errors.Is(err, want) {
-			t.Errorf("%q is %+v, %v", who, m, err)
-		}
-	}
-}
-
-func TestRuns(t *testing.T) {
-	for want, ps := range map[string][]int{"": nil, "3": {3}, "0-2": {0, 1, 2}, "0-1, 3, 5-6": {0, 1, 3, 5, 6}, "0, 2, 4, 6, …": {0, 2, 4, 6, 8, 10}} {
-		if got := runs(ps); got != want {
-			t.Errorf("%v: %q, want %q", ps, got, want)
-		}
-	}
-	if got := data("a\tb\n" + strings.Repeat("x", 50)); got != `a\tb\n`+strings.Repeat("x", 33)+"…" {
-		t.Errorf("data is %q", got)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	execverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/exec"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/internal/test/logtest"
@@ -32,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	// Under nohup, or in the background of a shell, some signals are ignored, also by the commands
 	// that the tests start. A signal that is caught has its default effect in a command.
-	for _, sig := range passed {
+	for _, sig := range execverb.Passed {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
@@ -67,8 +69,8 @@ type result struct {
 // inProcess runs the command in this process, where mem:// stores last.
 func inProcess(ctx context.Context, in io.Reader, args ...string) result {
 	var out, errs buffer
-	a := &app{in: in, out: &out, err: &errs, open: store.Open}
-	status := a.run(ctx, args)
+	a := &kit.Kit{In: in, Out: &out, Err: &errs, Open: store.Open}
+	status := runWith(ctx, a, args)
 	return result{status, out.String(), errs.String()}
 }
 
@@ -77,7 +79,7 @@ func run(t testing.TB, in string, args ...string) result {
 	return inProcess(t.Context(), strings.NewReader(in), args...)
 }
 
-// must runs the command and wants status 0.
+// Must runs the command and wants status 0.
 func must(t testing.TB, in string, args ...string) string {
 	t.Helper()
 	r := run(t, in, args...)

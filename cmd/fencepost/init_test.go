@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -16,8 +17,8 @@ func TestInitRace(t *testing.T) {
 	st := faultstore.New(mem, nil)
 	call := func(st store.Store) result {
 		var out, errs buffer
-		a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(context.Context, string) (store.Store, error) { return st, nil }}
-		return result{a.run(t.Context(), []string{"init", "s3://bucket/orders"}), out.String(), errs.String()}
+		a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: func(context.Context, string) (store.Store, error) { return st, nil }}
+		return result{runWith(t.Context(), a, []string{"init", "s3://bucket/orders"}), out.String(), errs.String()}
 	}
 	var first result
 	met := st.BeforeFirst(func(op faultstore.Op) bool {

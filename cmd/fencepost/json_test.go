@@ -14,6 +14,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -25,49 +26,46 @@ var writePage = flag.Bool("write", false, "write docs/json.md and docs/assets/sc
 
 // printers says which function prints the JSON of which verbs.
 var printers = map[string]string{
-	"append.go:run":           "append",
-	"backup.go:run":           "backup, restore",
-	"compact.go:compact":      "compact --watch",
-	"compact.go:plan":         "compact --dry-run",
-	"compact.go:compactOnce":  "compact",
-	"doctor.go:doctorCmd":     "doctor",
-	"files.go:files":          "files",
-	"gate.go:gateSetCmd":      "gate set",
-	"gate.go:gateGetCmd":      "gate get",
-	"group.go:groupStatusCmd": "group status",
-	"groupdrain.go:drain":     "group drain",
-	"groupretry.go:retry":     "group retry",
-	"history.go:historyCmd":   "history",
-	"init.go:initCmd":         "init",
-	"init.go:filesMoved":      "init --files-moved",
-	"init.go:probeCmd":        "probe",
-	"lag.go:lagCmd":           "lag",
-	"listen.go:serving":       "serve",
-	"man.go:manCmd":           "man",
-	"pins.go:pinned":          "pin",
-	"pins.go:unpinCmd":        "unpin",
-	"pins.go:pinsCmd":         "pins",
-	"publish.go:published":    "publish, published",
-	"publish.go:publishing":   "publish --watch",
-	"publish.go:unpublishCmd": "unpublish",
-	"records.go:encodeJSON":   "cat",
-	"status.go:logStatus":     "status",
-	"lock.go:lockStatus":      "status, where there is only a lock",
-	"stepdown.go:stepDownCmd": "step-down",
-	"truncate.go:plan":        "truncate --dry-run",
-	"truncate.go:begins":      "truncate",
-	"verify.go:verifyCmd":     "verify",
+	"append/append.go:run":              "append",
+	"backup/backup.go:run":              "backup, restore",
+	"compact/compact.go:compact":        "compact --watch",
+	"compact/compact.go:plan":           "compact --dry-run",
+	"compact/compact.go:once":           "compact",
+	"doctor/doctor.go:Command":          "doctor",
+	"files/files.go:printTable":         "files",
+	"gate/gate.go:setCommand":           "gate set",
+	"gate/gate.go:getCommand":           "gate get",
+	"group/group.go:statusCommand":      "group status",
+	"group/drain.go:drain":              "group drain",
+	"group/retry.go:retry":              "group retry",
+	"history/history.go:Command":        "history",
+	"initlog/initlog.go:Init":           "init",
+	"initlog/initlog.go:filesMoved":     "init --files-moved",
+	"initlog/probe.go:Probe":            "probe",
+	"lag/lag.go:Command":                "lag",
+	"serve/watching.go:serving":         "serve",
+	"man/man.go:Command":                "man",
+	"pin/pin.go:pinned":                 "pin",
+	"pin/pin.go:Unpin":                  "unpin",
+	"pin/pin.go:Pins":                   "pins",
+	"publish/publish.go:printPublished": "publish, published",
+	"publish/publish.go:publishing":     "publish --watch",
+	"publish/publish.go:Unpublish":      "unpublish",
+	"cat/records.go:encodeJSON":         "cat",
+	"status/status.go:logStatus":        "status",
+	"status/status.go:lockStatus":       "status, where there is only a lock",
+	"stepdown/stepdown.go:Command":      "step-down",
+	"truncate/truncate.go:plan":         "truncate --dry-run",
+	"truncate/truncate.go:begins":       "truncate",
+	"verify/verify.go:Command":          "verify",
 }
 
-// packageTypes type-checks this package without its tests.
-func packageTypes(t *testing.T) (*types.Info, map[string]*ast.File) {
+// verbTypes type-checks the packages of all verbs without their tests, and returns their files by package and name.
+func verbTypes(t *testing.T) (*types.Info, map[string]*ast.File) {
 	t.Helper()
-	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}"}
-	if b, ok := debug.ReadBuildInfo(); ok && slices.Contains(b.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race") // so that nothing is compiled that is not there yet
-	}
+	const verbs = "./internal/verb/..."
 	list := func(args ...string) string {
-		c := exec.CommandContext(t.Context(), "go", args...)
+		c := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
 		var errs bytes.Buffer
 		c.Stderr = &errs
 		out, err := c.Output()
@@ -76,24 +74,33 @@ func packageTypes(t *testing.T) (*types.Info, map[string]*ast.File) {
 		}
 		return strings.TrimSpace(string(out))
 	}
+	args := []string{"-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}"}
+	if b, ok := debug.ReadBuildInfo(); ok && slices.Contains(b.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race") // so that nothing is compiled that is not there yet
+	}
 	exports := map[string]string{}
-	for line := range strings.Lines(list(append(args, ".")...)) {
+	for line := range strings.Lines(list(append(args, verbs)...)) {
 		pkg, file, _ := strings.Cut(strings.TrimSpace(line), "=")
 		exports[pkg] = file
 	}
 	fset := token.NewFileSet()
 	byName := map[string]*ast.File{}
-	for _, name := range strings.Fields(list("list", "-f", `{{join .GoFiles " "}}`, ".")) {
-		f, err := parser.ParseFile(fset, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		byName[name] = f
-	}
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
 	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
-	if _, err := conf.Check("main", fset, slices.Collect(maps.Values(byName)), info); err != nil {
-		t.Fatal(err)
+	for line := range strings.Lines(list("-f", `{{.Dir}} {{join .GoFiles " "}}`, verbs)) {
+		fields := strings.Fields(line)
+		var files []*ast.File
+		for _, name := range fields[1:] {
+			f, err := parser.ParseFile(fset, filepath.Join(fields[0], name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, f)
+			byName[filepath.Base(fields[0])+"/"+name] = f
+		}
+		if _, err := conf.Check(fields[0], fset, files, info); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return info, byName
 }
@@ -338,12 +345,12 @@ func (s *jsonSchema) fault(at string, v any) string {
 // schemas returns the schema of each verb's JSON, from the types that are printed.
 func schemas(t *testing.T) map[string]*jsonSchema {
 	t.Helper()
-	info, files := packageTypes(t)
+	info, files := verbTypes(t)
 	all, used := map[string]*jsonSchema{}, map[string]bool{}
 	for name, f := range files {
 		for _, d := range f.Decls {
 			fn, ok := d.(*ast.FuncDecl)
-			if !ok || slices.Contains([]string{"print", "show", "printLine", "printRound"}, fn.Name.Name) {
+			if !ok {
 				continue
 			}
 			ast.Inspect(fn, func(n ast.Node) bool {
@@ -352,13 +359,10 @@ func schemas(t *testing.T) map[string]*jsonSchema {
 					return true
 				}
 				s, ok := c.Fun.(*ast.SelectorExpr)
-				if !ok || !slices.Contains([]string{"print", "show", "printLine", "printRound", "Encode"}, s.Sel.Name) {
+				if !ok || !slices.Contains([]string{"Print", "Show", "PrintLine", "PrintRound", "Encode"}, s.Sel.Name) {
 					return true
 				}
 				typ, place := info.Types[c.Args[0]].Type, name+":"+fn.Name.Name
-				if place == "listen.go:operations" { // the answers of /readyz
-					return true
-				}
 				verb := printers[place]
 				if used[place] = true; verb == "" {
 					t.Errorf("%s prints %s: say in printers for which verb", place, typ)

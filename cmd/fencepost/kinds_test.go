@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
@@ -15,9 +16,9 @@ func TestStatusSeesAnotherKind(t *testing.T) {
 	leadAlone(t, url, "ann")
 	ctx, cancel := context.WithCancel(t.Context())
 	var out, errs buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: store.Open}
+	a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: store.Open}
 	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"status", "--watch", "--json", "--interval", "5ms", url}) }()
+	go func() { ended <- runWith(ctx, a, []string{"status", "--watch", "--json", "--interval", "5ms", url}) }()
 	lines := func(n int, kind string) func() bool {
 		return func() bool {
 			all := strings.Split(out.String(), "\n")
@@ -41,9 +42,9 @@ func TestAwaitBesideALock(t *testing.T) {
 	leadAlone(t, url, "ann")()
 	ctx, cancel := context.WithCancel(t.Context())
 	var out, errs buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: store.Open}
+	a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: store.Open}
 	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"cat", "--follow", url}) }()
+	go func() { ended <- runWith(ctx, a, []string{"cat", "--follow", url}) }()
 	eventually(t, "it waits", func() bool { return strings.Contains(errs.String(), "there is no log yet") })
 	appendOne(t, url)
 	eventually(t, "it reads the log", func() bool { return out.String() == "one\n" })
@@ -56,9 +57,9 @@ func TestAwaitBesideALog(t *testing.T) {
 	url := newLog(t, memURL(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	var out, errs buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: store.Open}
+	a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: store.Open}
 	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"compact", "--watch", "--group", url}) }()
+	go func() { ended <- runWith(ctx, a, []string{"compact", "--watch", "--group", url}) }()
 	eventually(t, "it waits", func() bool { return strings.Contains(errs.String(), "there is no group yet") })
 	if !strings.Contains(errs.String(), "there is a log at "+url+"; it needs no --group") {
 		t.Error(errs.String())

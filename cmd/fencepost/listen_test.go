@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 )
 
 // dial opens a connection, on which a test sends what it likes.
@@ -36,9 +38,9 @@ func TestListenSlowClients(t *testing.T) {
 	const get = "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
 	stream, events := dial(t, address, fmt.Sprintf(get, "/events", ""))
 	slow, answer := dial(t, address, fmt.Sprintf(get, "/healthz", "Content-Length: 10\r\n"))
-	_ = slow.SetReadDeadline(time.Now().Add(requestTime + 10*time.Second))
+	_ = slow.SetReadDeadline(time.Now().Add(kit.RequestTime + 10*time.Second))
 	if _, err := io.Copy(io.Discard, answer); err != nil {
-		t.Errorf("the connection is open after %v: %v", requestTime, err)
+		t.Errorf("the connection is open after %v: %v", kit.RequestTime, err)
 	}
 	_ = stream.SetReadDeadline(time.Now().Add(20 * time.Second))
 	began := time.Now()
@@ -52,11 +54,11 @@ func TestListenSlowClients(t *testing.T) {
 
 // TestListenConnections: there are never more than so many connections, and one that waits is served when another ends.
 func TestListenConnections(t *testing.T) {
-	a := &app{con: &console{}}
+	a := &kit.Kit{Console: &kit.Console{}}
 	release := make(chan struct{})
 	var address string
 	var served atomic.Int32
-	stop, err := a.listen("127.0.0.1:0", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	stop, err := a.Listen("127.0.0.1:0", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		served.Add(1)
 		<-release
 	}), func(at net.Addr) { address = at.String() })
@@ -64,16 +66,16 @@ func TestListenConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	for range maxConnections + 1 {
+	for range kit.MaxConnections + 1 {
 		dial(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	}
-	eventually(t, "all but one are served", func() bool { return served.Load() >= maxConnections })
+	eventually(t, "all but one are served", func() bool { return served.Load() >= kit.MaxConnections })
 	time.Sleep(200 * time.Millisecond)
-	if n := served.Load(); n != maxConnections {
+	if n := served.Load(); n != kit.MaxConnections {
 		t.Errorf("%d are served at once", n)
 	}
 	close(release)
-	eventually(t, "the last one is served", func() bool { return served.Load() == maxConnections+1 })
+	eventually(t, "the last one is served", func() bool { return served.Load() == kit.MaxConnections+1 })
 }
 
 // TestServeHost: on connections from this machine a page that has made up a name for it gets nothing, whatever

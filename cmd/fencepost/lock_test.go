@@ -12,8 +12,11 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/doctor"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	historyverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/history"
+	stepdownverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/stepdown"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/leader"
@@ -76,7 +79,7 @@ func TestOnlyLock(t *testing.T) {
 	if r.status != 0 || r.err != "" || strings.Count(r.out, "\n") != 3 || !strings.Contains(r.out, "resigned") || !strings.Contains(r.out, "leads") {
 		t.Errorf("%+v", r)
 	}
-	terms := parsed[[]termDoc](t, "history", "--json", url)
+	terms := parsed[[]historyverb.TermDoc](t, "history", "--json", url)
 	if len(terms) != 2 || terms[0].Holder != "bob" || !terms[0].Leads || terms[0].Led == "" || terms[0].Gap == "" || terms[1].Holder != "ann" || terms[1].Epoch != 1 || terms[1].Led == "" || terms[1].Reason != "resigned" {
 		t.Errorf("%+v", terms)
 	}
@@ -95,7 +98,7 @@ func TestOnlyLock(t *testing.T) {
 	if out := must(t, "", "status", url); !strings.Contains(out, "leader  nobody; bob led in epoch 2, resigned") || strings.Contains(out, "lease") {
 		t.Error(out)
 	}
-	if d := parsed[deposedDoc](t, "step-down", "--json", url); d.Deposed {
+	if d := parsed[stepdownverb.DeposedDoc](t, "step-down", "--json", url); d.Deposed {
 		t.Errorf("%+v", d)
 	}
 }
@@ -166,7 +169,7 @@ func TestHistoryOfACrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if terms := parsed[[]termDoc](t, "history", "--json", url); len(terms) != 1 || !terms[0].Leads {
+	if terms := parsed[[]historyverb.TermDoc](t, "history", "--json", url); len(terms) != 1 || !terms[0].Leads {
 		t.Errorf("%+v", terms)
 	}
 	rec, err := e.Leader(t.Context())
@@ -184,7 +187,7 @@ func TestHistoryOfACrash(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path, body, 0o600), os.Chtimes(path, old, old)); err != nil {
 		t.Fatal(err)
 	}
-	if terms := parsed[[]termDoc](t, "history", "--json", url); len(terms) != 1 || terms[0].Leads || terms[0].State != "lapsed" || terms[0].To.IsZero() {
+	if terms := parsed[[]historyverb.TermDoc](t, "history", "--json", url); len(terms) != 1 || terms[0].Leads || terms[0].State != "lapsed" || terms[0].To.IsZero() {
 		t.Errorf("%+v", terms)
 	}
 }
@@ -196,9 +199,9 @@ func TestOnlyLockWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var out, errs buffer
-	a := &app{out: &out, err: &errs, open: store.Open}
+	a := &kit.Kit{Out: &out, Err: &errs, Open: store.Open}
 	ended := make(chan int, 1)
-	go func() { ended <- a.run(ctx, []string{"status", "--watch", "--json", "--interval", "1ms", url}) }()
+	go func() { ended <- runWith(ctx, a, []string{"status", "--watch", "--json", "--interval", "1ms", url}) }()
 	lines := func() int { return strings.Count(out.String(), "\n") }
 	eventually(t, "the first leader", func() bool { return lines() == 1 })
 	e, err := leader.New(openStore(t, url), fencepost.LockPrefix, nil)

@@ -9,9 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	historyverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/history"
+	lagverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/lag"
+	stepdownverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/stepdown"
+	truncateverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/truncate"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
@@ -50,11 +54,11 @@ func (w *spy) Upload(ctx context.Context, key string, b io.Reader, o *store.Uplo
 func spied(t *testing.T, args ...string) *spy {
 	t.Helper()
 	w := &spy{}
-	a := &app{out: io.Discard, err: io.Discard, open: func(ctx context.Context, url string) (st store.Store, err error) {
+	a := &kit.Kit{Out: io.Discard, Err: io.Discard, Open: func(ctx context.Context, url string) (st store.Store, err error) {
 		w.Store, err = store.Open(ctx, url)
 		return w, err
 	}}
-	if status := a.run(t.Context(), args); status != 0 {
+	if status := runWith(t.Context(), a, args); status != 0 {
 		t.Fatalf("%q: status %d", args, status)
 	}
 	return w
@@ -92,9 +96,9 @@ func TestStatusWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var out, errs buffer
-	a := &app{out: &out, err: &errs, open: store.Open}
+	a := &kit.Kit{Out: &out, Err: &errs, Open: store.Open}
 	ended := make(chan int, 1)
-	go func() { ended <- a.run(ctx, []string{"status", "--watch", "--json", "--interval", "1ms", url}) }()
+	go func() { ended <- runWith(ctx, a, []string{"status", "--watch", "--json", "--interval", "1ms", url}) }()
 	states := func() (all []survey.Log) {
 		d := json.NewDecoder(strings.NewReader(out.String()))
 		for {
@@ -127,7 +131,7 @@ func TestHistory(t *testing.T) {
 	for range 3 {
 		must(t, "a\n", "append", url)
 	}
-	terms := parsed[[]termDoc](t, "history", "--json", "--limit", "2", url)
+	terms := parsed[[]historyverb.TermDoc](t, "history", "--json", "--limit", "2", url)
 	if len(terms) != 2 || terms[0].Epoch != 3 || terms[1].Epoch != 2 || terms[0].Reason != "resigned" || terms[0].Led == "" || terms[1].Gap == "" || terms[0].Leads || terms[0].EndedBy != "" {
 		t.Errorf("%+v", terms)
 	}
@@ -135,7 +139,7 @@ func TestHistory(t *testing.T) {
 	if strings.Count(out, "\n") != 4 || strings.Count(out, "resigned") != 3 || !strings.Contains(out, "GAP BEFORE") {
 		t.Error(out)
 	}
-	if terms := parsed[[]termDoc](t, "history", "--json", "--compactor", url); len(terms) != 0 {
+	if terms := parsed[[]historyverb.TermDoc](t, "history", "--json", "--compactor", url); len(terms) != 0 {
 		t.Errorf("%+v", terms)
 	}
 }
@@ -146,7 +150,7 @@ func TestLag(t *testing.T) {
 	must(t, "a\nb\nc\n", "append", url)
 	must(t, "", "compact", url)
 	must(t, "d\ne\n", "append", url)
-	l := parsed[lagDoc](t, "lag", "--json", "--at", "1", url)
+	l := parsed[lagverb.LagDoc](t, "lag", "--json", "--at", "1", url)
 	if l.End != 5 || l.FloorOffset != 3 || l.Unfolded.Objects != 2 || l.Unfolded.Bytes == 0 || l.Unfolded.OldestAt.IsZero() || l.LastAt.IsZero() || l.NotedOffset != 5 ||
 		l.Consumer.Behind != 4 || l.Consumer.Next.IsZero() {
 		t.Errorf("%+v %+v", l.Log, l.Consumer)
@@ -203,7 +207,7 @@ func TestTruncateDryRun(t *testing.T) {
 	if out := must(t, "", "truncate", "--dry-run", "--before", "2", url); !strings.Contains(out, "would give up 2 records, 0 to 1; the log would begin at record 2\n") {
 		t.Error(out)
 	}
-	d := parsed[cutDoc](t, "truncate", "--dry-run", "--json", "--before", "3", url)
+	d := parsed[truncateverb.CutDoc](t, "truncate", "--dry-run", "--json", "--before", "3", url)
 	if d.First != 0 || d.Before != 3 || d.Records != 3 {
 		t.Errorf("%+v", d)
 	}
@@ -219,10 +223,10 @@ func TestWatchedCompactionAsJSON(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var out, errs buffer
-	a := &app{out: &out, err: &errs, open: store.Open}
+	a := &kit.Kit{Out: &out, Err: &errs, Open: store.Open}
 	ended := make(chan int, 1)
 	go func() {
-		ended <- a.run(ctx, []string{"compact", "--watch", "--json", "--interval", "1ms", "--min-objects", "1", url})
+		ended <- runWith(ctx, a, []string{"compact", "--watch", "--json", "--interval", "1ms", "--min-objects", "1", url})
 	}()
 	eventually(t, "a round", func() bool { return strings.Count(out.String(), "\n") >= 1 })
 	must(t, "b\n", "append", url)
@@ -244,7 +248,7 @@ func TestWatchedCompactionAsJSON(t *testing.T) {
 // TestStepDownAsJSON tells whether somebody was deposed.
 func TestStepDownAsJSON(t *testing.T) {
 	url := newLog(t, memURL(t))
-	if d := parsed[deposedDoc](t, "step-down", "--json", url); d.Deposed {
+	if d := parsed[stepdownverb.DeposedDoc](t, "step-down", "--json", url); d.Deposed {
 		t.Errorf("%+v", d)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -254,7 +258,7 @@ func TestStepDownAsJSON(t *testing.T) {
 	ended := make(chan result, 1)
 	go func() { ended <- inProcess(ctx, in, "append", url) }()
 	eventually(t, "a leader", func() bool { return strings.Contains(must(t, "", "status", url), "epoch 1, since") })
-	if d := parsed[deposedDoc](t, "step-down", "--json", url); !d.Deposed || d.Epoch != 1 || d.Holder == "" || d.Since.IsZero() {
+	if d := parsed[stepdownverb.DeposedDoc](t, "step-down", "--json", url); !d.Deposed || d.Epoch != 1 || d.Holder == "" || d.Since.IsZero() {
 		t.Errorf("%+v", d)
 	}
 	cancel()
@@ -272,26 +276,13 @@ func TestProbeCreates(t *testing.T) {
 // TestEveryVerbHasJSON: programs may give --json to each verb that prints something of its own
 // and is not a page or a server.
 func TestEveryVerbHasJSON(t *testing.T) {
-	a := &app{open: store.Open}
-	for c := range family(a.root()) {
-		if c.Hidden || slices.Contains([]string{"serve", "exporter", "exec", "gate run"}, verb(c)) {
+	a := &kit.Kit{Open: store.Open}
+	for c := range family(rootCommand(a)) {
+		if c.Hidden || slices.Contains([]string{"serve", "exporter", "exec", "gate run"}, kit.Verb(c)) {
 			continue
 		}
 		if c.Flags().Lookup("json") == nil && !c.HasSubCommands() && c.Parent().Name() != "completion" {
-			t.Errorf("%s has no --json", verb(c))
-		}
-	}
-}
-
-// TestTimesHaveZones, so that two operators mean the same moment.
-func TestTimesHaveZones(t *testing.T) {
-	at := time.Date(2026, 11, 22, 9, 30, 0, 0, time.FixedZone("", 3600))
-	if got := when(at); !strings.HasPrefix(got, "2026-11-22 ") || !(strings.HasSuffix(got, "Z") || strings.Contains(got[11:], "+") || strings.Contains(got[11:], "-")) {
-		t.Error(got)
-	}
-	for d, want := range map[time.Duration]string{500_823_427: "501ms", 61*time.Second + 7: "1m1s", 2_345_678_901: "2.35s", -5: "0s", 1234: "1.234µs"} {
-		if got := brief(d); got != want {
-			t.Errorf("%d: %s, want %s", d, got, want)
+			t.Errorf("%s has no --json", kit.Verb(c))
 		}
 	}
 }

@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 )
 
 // TestManualPages: each verb has a page, with all of its flags.
 func TestManualPages(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	must(t, "", "man", dir)
-	root := (&app{}).root()
+	root := rootCommand((&kit.Kit{}))
 	for c := range family(root) {
 		if c.Hidden {
 			continue

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/store"
@@ -34,8 +33,8 @@ func TestProblemWithoutReader(t *testing.T) {
 		"doctor": store.Open, "doctor --json": store.Open, "verify": store.Open,
 		"probe --json": func(context.Context, string) (store.Store, error) { return liar{memstore.New(nil)}, nil },
 	} {
-		a := &app{out: broken{syscall.EPIPE}, err: &buffer{}, open: open}
-		if status := a.run(t.Context(), append(strings.Fields(verb), url)); status != 1 {
+		a := &kit.Kit{Out: broken{syscall.EPIPE}, Err: &buffer{}, Open: open}
+		if status := runWith(t.Context(), a, append(strings.Fields(verb), url)); status != 1 {
 			t.Errorf("%s: status %d", verb, status)
 		}
 	}
@@ -86,51 +85,9 @@ func TestSiblingElsewhere(t *testing.T) {
 		{"s3://c/a", "s3://c/b?endpoint=http://127.0.0.1:1"}: true,
 	} {
 		var errs buffer
-		a := &app{err: &errs, open: func(context.Context, string) (store.Store, error) { return memstore.New(nil), nil }}
-		if status := a.run(t.Context(), []string{"init", "--sibling", urls[0], urls[1]}); (status == 2) != elsewhere || strings.Contains(errs.String(), "not in the same bucket") != elsewhere {
+		a := &kit.Kit{Err: &errs, Open: func(context.Context, string) (store.Store, error) { return memstore.New(nil), nil }}
+		if status := runWith(t.Context(), a, []string{"init", "--sibling", urls[0], urls[1]}); (status == 2) != elsewhere || strings.Contains(errs.String(), "not in the same bucket") != elsewhere {
 			t.Errorf("%s: status %d: %s", urls, status, errs.String())
 		}
-	}
-}
-
-// slow takes its time for what a driver implements besides.
-type slow struct{ store.Store }
-
-func (slow) Expiries(context.Context, string) ([]store.Expiry, error) {
-	time.Sleep(12 * time.Second)
-	return nil, nil
-}
-
-func (slow) AbortUploads(_ context.Context, _ string, doomed func(store.Info) bool) (int, error) {
-	for range 10 { // these are answers
-		time.Sleep(2 * time.Second)
-		doomed(store.Info{})
-	}
-	time.Sleep(12 * time.Second)
-	return 0, nil
-}
-
-// TestWatchedBesides: no request waits in silence.
-func TestWatchedBesides(t *testing.T) {
-	for op, ask := range map[string]func(context.Context, *watched) error{
-		"read the rules": func(ctx context.Context, w *watched) error { _, err := w.Expiries(ctx, "data/"); return err },
-		"list uploads": func(ctx context.Context, w *watched) error {
-			_, err := w.AbortUploads(ctx, "data/", func(store.Info) bool { return false })
-			return err
-		},
-	} {
-		t.Run(op, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var says []string
-				w := &watched{Store: slow{memstore.New(nil)}, patience: 5 * time.Second, note: func(format string, _ ...any) { says = append(says, format) }}
-				if err := ask(t.Context(), w); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Minute)
-				if len(says) != 3 || !strings.Contains(says[2], "answers again") {
-					t.Errorf("%q", says)
-				}
-			})
-		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	filesverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/files"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/writer"
@@ -39,7 +40,7 @@ func TestFilesForms(t *testing.T) {
 	if got := must(t, "", "files", "--format", "duckdb", url); got != quoted {
 		t.Errorf("duckdb: %s, want %s", got, quoted)
 	}
-	doc := parsed[tableDoc](t, "files", "--json", url)
+	doc := parsed[filesverb.TableDoc](t, "files", "--json", url)
 	if len(doc.Files) != 2 || !strings.HasPrefix(doc.Files[0].URL, "file:///") || doc.Files[0].Key != keys[0] {
 		t.Errorf("%+v", doc.Files)
 	}
@@ -101,7 +102,7 @@ func TestFilesPin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc := parsed[tableDoc](t, "files", "--json", url)
+	doc := parsed[filesverb.TableDoc](t, "files", "--json", url)
 	if err := w.CommitFiles(t.Context(), manifest.Edit{Remove: []string{doc.Files[0].Key, doc.Files[1].Key}}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	historyverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/history"
+	pinverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/pin"
+	statusverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/status"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
@@ -25,7 +29,7 @@ func TestPinThatFails(t *testing.T) {
 	mem := openStore(t, url)
 	for left, ttl := range []string{"", "2m"} { // only the second one leaves its pin
 		var out, errs buffer
-		a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(context.Context, string) (store.Store, error) {
+		a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: func(context.Context, string) (store.Store, error) {
 			st := faultstore.New(mem, nil)
 			pinned := false
 			st.SetHook(func(op faultstore.Op) (f faultstore.Fault) {
@@ -41,7 +45,7 @@ func TestPinThatFails(t *testing.T) {
 		if ttl != "" {
 			args = append(args, "--ttl", ttl)
 		}
-		status := a.run(t.Context(), args)
+		status := runWith(t.Context(), a, args)
 		if pins := keysOf(t, mem, layout.PinPrefix); status != 1 || len(pins) != left || (left > 0) != strings.Contains(errs.String(), "lapses in 2m0s") {
 			t.Errorf("ttl %q: status %d, %q, %s%s", ttl, status, pins, &out, &errs)
 		}
@@ -67,8 +71,8 @@ func TestPinUnread(t *testing.T) {
 	in, out := io.Pipe()
 	_ = in.Close()
 	var errs buffer
-	a := &app{in: strings.NewReader(""), out: out, err: &errs, open: store.Open}
-	if status := a.run(t.Context(), []string{"pin", "--name", "x", url}); status != 0 {
+	a := &kit.Kit{In: strings.NewReader(""), Out: out, Err: &errs, Open: store.Open}
+	if status := runWith(t.Context(), a, []string{"pin", "--name", "x", url}); status != 0 {
 		t.Errorf("status %d: %s", status, &errs)
 	}
 	if pins := keysOf(t, openStore(t, url), layout.PinPrefix); len(pins) != 1 {
@@ -93,18 +97,18 @@ func TestNamesAreHarmless(t *testing.T) {
 	check("pins", must(t, "", "pins", url), 2)
 	check("unpin", must(t, "", "unpin", evil, url), 1)
 	check("unpin of none", run(t, "", "unpin", evil, url).err, 1)
-	check("a pin that lapsed", string(pinTable(pinDocs([]manifest.Pin{{Name: "a", Expired: true, Reason: evil, Holder: evil}}))), 2)
+	check("a pin that lapsed", string(pinverb.PinTable(survey.Pins([]manifest.Pin{{Name: "a", Expired: true, Reason: evil, Holder: evil}}))), 2)
 
-	check("history", string(historyTable([]termDoc{{Term: survey.Term{Epoch: 1, Holder: evil}}})), 2)
-	check("history of one deposed", string(historyTable([]termDoc{{Term: survey.Term{Epoch: 1, Reason: evil, EndedBy: evil}}})), 2)
+	check("history", string(historyverb.HistoryTable([]historyverb.TermDoc{{Term: survey.Term{Epoch: 1, Holder: evil}}})), 2)
+	check("history of one deposed", string(historyverb.HistoryTable([]historyverb.TermDoc{{Term: survey.Term{Epoch: 1, Reason: evil, EndedBy: evil}}})), 2)
 	led := survey.Term{Epoch: 1, Holder: evil, Reason: "resigned"}
-	check("status of a lock", string(lockTable(&survey.Lock{Leader: led}, time.Now())), 3)
-	status := statusTable(&survey.Log{Leader: led})
+	check("status of a lock", string(statusverb.LockTable(&survey.Lock{Leader: led}, time.Now())), 3)
+	status := statusverb.StatusTable(&survey.Log{Leader: led})
 	check("status", string(status), bytes.Count(status, []byte("\n")))
 	var errs buffer
-	newConsole(&errs, false, 0).note("waiting for %s", evil)
+	kit.NewConsole(&errs, false, 0).Note("waiting for %s", evil)
 	check("a note", strings.ReplaceAll(errs.String(), "m\n", `m\n`), 1)
-	check("an error", line(errors.New(strings.ReplaceAll(evil, "\n", `\n`)))+"\n", 1)
-	bad := termOf(leader.Record{Epoch: 1}, errors.New(evil))
-	check("history with a damaged lock", strings.ReplaceAll(string(historyTable([]termDoc{bad})), "; ", `\n`), 2)
+	check("an error", kit.Line(errors.New(strings.ReplaceAll(evil, "\n", `\n`)))+"\n", 1)
+	bad := historyverb.TermOf(leader.Record{Epoch: 1}, errors.New(evil))
+	check("history with a damaged lock", strings.ReplaceAll(string(historyverb.HistoryTable([]historyverb.TermDoc{bad})), "; ", `\n`), 2)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -18,10 +19,10 @@ func TestPolicyExec(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("RUNS", dir)
 	start := func(t *testing.T, ctx context.Context, st store.Store, args ...string) <-chan int {
-		a := &app{in: strings.NewReader(""), out: io.Discard, err: t.Output(), open: func(context.Context, string) (store.Store, error) { return st, nil }}
+		a := &kit.Kit{In: strings.NewReader(""), Out: io.Discard, Err: t.Output(), Open: func(context.Context, string) (store.Store, error) { return st, nil }}
 		ended := make(chan int, 1)
 		args = append(append([]string{"exec"}, args...), "s3://bucket/"+policyPrefix, "--", "sh", "-c", `touch "$RUNS/partition$FENCEPOST_PARTITION"`)
-		go func() { ended <- a.run(ctx, args) }()
+		go func() { ended <- runWith(ctx, a, args) }()
 		return ended
 	}
 	ran := func(name string) bool {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	publishverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/publish"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -56,7 +58,7 @@ func TestPublishAnotherLog(t *testing.T) {
 	must(t, "", "init", url)
 	commitParquet(t, url, 1)
 	must(t, "", "publish", url)
-	var old publishedDoc
+	var old publishverb.PublishedDoc
 	if err := json.Unmarshal([]byte(must(t, "", "published", "--json", url)), &old); err != nil {
 		t.Fatal(err)
 	}
@@ -93,19 +95,19 @@ func TestPublishWatchJSON(t *testing.T) {
 	must(t, "", "init", url)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var out, errs buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: store.Open}
+	a := &kit.Kit{In: strings.NewReader(""), Out: &out, Err: &errs, Open: store.Open}
 	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"publish", "--watch", "--json", "--every", "10ms", url}) }()
+	go func() { ended <- runWith(ctx, a, []string{"publish", "--watch", "--json", "--every", "10ms", url}) }()
 	for n := 1; n <= 2; n++ {
 		commitParquet(t, url, fence.Epoch(n))
 		eventually(t, "a line", func() bool { return strings.Count(out.String(), "\n") == n })
-		var d publishedDoc
+		var d publishverb.PublishedDoc
 		lines := strings.Split(out.String(), "\n")
 		if err := json.Unmarshal([]byte(lines[n-1]), &d); err != nil || d.Version != int64(n) || d.Published != uint64(n) {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}
-	cancel(&interrupted{syscall.SIGTERM})
+	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
 	if got := <-ended; got != 143 {
 		t.Errorf("status %d: %s", got, &errs)
 	}
@@ -126,7 +128,7 @@ func TestPublish(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	commitParquet(t, url, 2)
-	var d publishedDoc
+	var d publishverb.PublishedDoc
 	if err := json.Unmarshal([]byte(must(t, "", "published", "--json", url)), &d); err != nil || d.Version != 1 || d.Behind != 1 || d.Edits != 2 {
 		t.Errorf("%+v, %v", d, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/store"
@@ -31,9 +32,9 @@ func backgroundOn(t *testing.T, open func(context.Context, string) (store.Store,
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	errs = new(buffer)
-	a := &app{in: in, out: io.Discard, err: errs, open: open}
+	a := &kit.Kit{In: in, Out: io.Discard, Err: errs, Open: open}
 	ended := make(chan int, 1)
-	go func() { ended <- a.run(ctx, args) }()
+	go func() { ended <- runWith(ctx, a, args) }()
 	at := regexp.MustCompile(`http://[^/\s]+`)
 	eventually(t, "an address", func() bool {
 		address = at.FindString(errs.String())
@@ -158,31 +159,6 @@ func TestListenWhileItReads(t *testing.T) {
 				t.Errorf("status %d: %s", status, errs)
 			}
 		})
-	}
-}
-
-// TestNotReady: a store that does not answer makes a process not ready, and not dead.
-func TestNotReady(t *testing.T) {
-	g := &gauges{}
-	if ok, _ := g.ready(); ok {
-		t.Error("ready before the store has answered")
-	}
-	g.answered(store.Answer{Err: &store.Error{Op: "get", Kind: store.ErrNotFound}})
-	if ok, _ := g.ready(); !ok {
-		t.Error("an answer that there is nothing is an answer")
-	}
-	g.answered(store.Answer{Err: io.ErrUnexpectedEOF})
-	if ok, _ := g.ready(); !ok {
-		t.Error("one failure is enough not to be ready")
-	}
-	g.failing = g.failing.Add(-2 * patience)
-	g.answered(store.Answer{Err: io.ErrUnexpectedEOF})
-	if ok, _ := g.ready(); ok {
-		t.Error("ready although the store is away")
-	}
-	g.answered(store.Answer{})
-	if ok, _ := g.ready(); !ok {
-		t.Error("not ready although the store is back")
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 )
 
 // TestBlockedOutput: nobody reads standard output, and one signal ends cat.
@@ -48,48 +49,6 @@ func TestBlockedOutput(t *testing.T) {
 	}
 }
 
-// TestOutputAfterSignal: what is read after a signal is written whole, and what is not read is given up for good.
-func TestOutputAfterSignal(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	in, file, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	defer file.Close()
-	out := newOutput(ctx, file)
-	cancel()
-	if n, err := out.Write([]byte("read")); n != 4 || err != nil {
-		t.Fatal(n, err)
-	}
-	large := make([]byte, 1<<20)
-	go func() {
-		time.Sleep(100 * time.Millisecond)
-		_, _ = io.ReadFull(in, make([]byte, 4+len(large)))
-	}()
-	if n, err := out.Write(large); n != len(large) || err != nil {
-		t.Fatal(n, err)
-	}
-	slow := make(chan struct{})
-	go func() { // slower than lastWords for all of it, and never silent for so long
-		defer close(slow)
-		for range 6 {
-			time.Sleep(lastWords / 3)
-			_, _ = io.ReadFull(in, make([]byte, 40<<10))
-		}
-	}()
-	if n, err := out.Write(large[:256<<10]); n != 256<<10 || err != nil {
-		t.Fatal(n, err)
-	}
-	<-slow
-	if n, err := out.Write(large); n > 128<<10 || !errors.Is(err, errStuck) {
-		t.Fatal(n, err)
-	}
-	if n, err := out.Write(large); n != 0 || !errors.Is(err, errStuck) {
-		t.Fatal(n, err)
-	}
-}
-
 // TestNamedPipe: append says that it waits for its input to be opened, and a signal ends that.
 func TestNamedPipe(t *testing.T) {
 	t.Parallel()
@@ -99,11 +58,11 @@ func TestNamedPipe(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var errs buffer
-	a := &app{out: io.Discard, err: &errs, open: open, patience: 10 * time.Millisecond}
+	a := &kit.Kit{Out: io.Discard, Err: &errs, Open: kit.Open, Patience: 10 * time.Millisecond}
 	status := make(chan int)
-	go func() { status <- a.run(ctx, []string{"append", fileURL(t), pipe}) }()
+	go func() { status <- runWith(ctx, a, []string{"append", fileURL(t), pipe}) }()
 	eventually(t, "it says for what it waits", func() bool { return strings.Contains(errs.String(), "still opening "+pipe) })
-	cancel(&interrupted{syscall.SIGTERM})
+	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
 	if got := <-status; got != 143 {
 		t.Errorf("status %d: %s", got, &errs)
 	}

@@ -4,18 +4,17 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	initlogverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/initlog"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/inspect"
@@ -55,8 +54,8 @@ func TestCatWithoutReader(t *testing.T) {
 	must(t, "a\n", "append", url)
 	for err, want := range map[error]int{syscall.EPIPE: 0, io.ErrClosedPipe: 0, syscall.ENOSPC: 1} {
 		var errs buffer
-		a := &app{out: broken{err}, err: &errs, open: store.Open}
-		got := a.run(t.Context(), []string{"cat", url})
+		a := &kit.Kit{Out: broken{err}, Err: &errs, Open: store.Open}
+		got := runWith(t.Context(), a, []string{"cat", url})
 		if got != want || (want == 0) != (errs.String() == "") || (want == 1 && !strings.Contains(errs.String(), "standard output")) {
 			t.Errorf("%v: status %d: %s", err, got, errs.String())
 		}
@@ -118,9 +117,9 @@ func TestFollowFromBeyondTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var out, errs buffer
-	a := &app{out: &out, err: &errs, open: store.Open, patience: time.Nanosecond}
+	a := &kit.Kit{Out: &out, Err: &errs, Open: store.Open, Patience: time.Nanosecond}
 	ended := make(chan int, 1)
-	go func() { ended <- a.run(ctx, []string{"cat", "--follow", "--from", "2", url}) }()
+	go func() { ended <- runWith(ctx, a, []string{"cat", "--follow", "--from", "2", url}) }()
 	eventually(t, "a word on what it waits for", func() bool { return errs.String() == "waiting for record 2; the log ends at 1\n" })
 	must(t, "b\nc\n", "append", url)
 	eventually(t, "the record", func() bool { return out.String() == "c\n" })
@@ -138,7 +137,7 @@ func TestInitAndProbe(t *testing.T) {
 	if again != strings.Replace(out, "made", "there is already", 1) {
 		t.Error(again)
 	}
-	if f := parsed[formatJSON](t, "init", "--json", url); f.Limits.Record != 1<<20 || f.Grace != document.Duration(time.Minute) {
+	if f := parsed[initlogverb.FormatJSON](t, "init", "--json", url); f.Limits.Record != 1<<20 || f.Grace != document.Duration(time.Minute) {
 		t.Errorf("%+v", f)
 	}
 	if out := must(t, "", "probe", url); strings.Count(out, "kept") < 5 {
@@ -152,8 +151,8 @@ func TestInitAndProbe(t *testing.T) {
 // TestInitSibling: a store that was probed for one log lately is not probed for the next one.
 func TestInitSibling(t *testing.T) {
 	url := memURL(t)
-	first := parsed[formatJSON](t, "init", "--json", url+"/a")
-	if second := parsed[formatJSON](t, "init", "--json", "--sibling", url+"/a", url+"/b"); second.Log == first.Log || !second.Probe.At.Equal(first.Probe.At) {
+	first := parsed[initlogverb.FormatJSON](t, "init", "--json", url+"/a")
+	if second := parsed[initlogverb.FormatJSON](t, "init", "--json", "--sibling", url+"/a", url+"/b"); second.Log == first.Log || !second.Probe.At.Equal(first.Probe.At) {
 		t.Errorf("probed again: %+v", second.Probe)
 	}
 	for name, args := range map[string][]string{"in another": {"--sibling", "mem://elsewhere/a", url + "/c"}, "a directory": {"--sibling", "file:///a", "file:///b"}} {
@@ -311,65 +310,5 @@ func TestVerifyRepairs(t *testing.T) {
 func TestVersion(t *testing.T) {
 	if out := must(t, "", "--version"); !strings.HasPrefix(out, "fencepost ") || strings.Count(out, "\n") != 1 {
 		t.Error(out)
-	}
-}
-
-// TestProgress: a bar on a terminal, which lines for people do not run into, and
-// none elsewhere.
-func TestProgress(t *testing.T) {
-	var b buffer
-	c := newConsole(&b, true, time.Hour)
-	c.progress("appending", 10, 100, true)
-	time.Sleep(150 * time.Millisecond) // the bar is drawn every 100 ms at most
-	c.progress("appending", 50, 100, true)
-	c.note("a line")
-	c.progress("listing", 5, 0, false)
-	c.done()
-	if got := b.String(); !strings.Contains(got, "appending") || !strings.Contains(got, "50%") || !strings.Contains(got, "a line\n") {
-		t.Errorf("%q", got)
-	}
-	var none buffer
-	c = newConsole(&none, false, time.Hour)
-	c.progress("appending", 10, 100, true)
-	if c.done() {
-		t.Error("lines are said to have stood for the bar")
-	}
-	if got := none.String(); got != "" {
-		t.Errorf("%q", got)
-	}
-}
-
-// TestDue: lines stand for a bar where there is none, now and then, and not for what
-// is soon over.
-func TestDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newConsole(io.Discard, false, 5*time.Second)
-		due := func(want ...int) {
-			t.Helper()
-			var got []int
-			for second := range 17 {
-				if c.due() {
-					got = append(got, second)
-				}
-				time.Sleep(time.Second)
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("due after %v seconds, want %v", got, want)
-			}
-		}
-		due(5, 15)
-		if !c.done() {
-			t.Error("no line is said to have stood for the bar")
-		}
-		due(5, 15) // the next begins anew
-		c = newConsole(io.Discard, true, 5*time.Second)
-		due()
-	})
-}
-
-func TestLine(t *testing.T) {
-	err := errors.Join(errors.New("one"), errors.New("two"), &store.Error{Op: "get", Key: "x", Kind: store.ErrDenied})
-	if got := line(err); strings.Contains(got, "\n") || !strings.Contains(got, "one; two; store:") || !strings.HasSuffix(got, "(check the credentials, and which requests they allow)") {
-		t.Error(got)
 	}
 }

@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
+	execverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/exec"
 )
 
 // asWorker makes the test binary a command that exec runs: see worker.
@@ -194,7 +196,7 @@ func (j *job) works(n int) (pid, watchdog int) {
 		all = slices.DeleteFunc(traces(j.t, j.dir), func(tr trace) bool { return tr.kill == 0 })
 		select {
 		case err := <-j.ended:
-			if exit := (*exec.ExitError)(nil); j.validity < calmValidity && j.again < 5 && len(all) < n && asExit(err, &exit) && exit.ExitCode() == exitLost {
+			if exit := (*exec.ExitError)(nil); j.validity < calmValidity && j.again < 5 && len(all) < n && asExit(err, &exit) && exit.ExitCode() == kit.ExitLost {
 				j.again++
 				j.t.Logf("exec has lost its lease before its workers began; starting it again: %s", j.err)
 				j.clean()
@@ -207,7 +209,7 @@ func (j *job) works(n int) (pid, watchdog int) {
 		return len(all) >= n
 	})
 	for _, tr := range all {
-		if parent := parentOf(tr.pid); strings.Contains(cmdline(parent), watchdogVerb) {
+		if parent := parentOf(tr.pid); strings.Contains(cmdline(parent), execverb.WatchdogVerb) {
 			pid, watchdog = tr.pid, parent
 		}
 		if group, _ := syscall.Getpgid(tr.pid); group == tr.pid && pid == 0 {
@@ -290,4 +292,4 @@ func asExit(err error, to **exec.ExitError) (ok bool) {
 
 func (j *job) signal(s syscall.Signal) { _ = j.cmd.Process.Signal(s) }
 
-func isWatchdog(pid int) bool { return strings.Contains(cmdline(pid), watchdogVerb) }
+func isWatchdog(pid int) bool { return strings.Contains(cmdline(pid), execverb.WatchdogVerb) }

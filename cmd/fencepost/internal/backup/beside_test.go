@@ -107,7 +107,7 @@ func TestRestoreBesideOthers(t *testing.T) {
 				t.Errorf("%d: %v", n, err)
 				return
 			}
-			l = &life{t: t, st: back, epoch: uint64(r.Epoch), n: 1000}
+			l = &life{t: t, st: back, epoch: r.Epoch, n: 1000}
 			for range 3 {
 				l.lead()
 				l.compact()

@@ -26,12 +26,12 @@ func TestPutBackBesideSleepers(t *testing.T) {
 	l := begun(t, log.Mem)
 	old := log.Objects()
 	var read []string
-	acts := map[string]func(ctx context.Context, st store.Store, epoch uint64) error{
-		"a reader": func(_ context.Context, st store.Store, _ uint64) (err error) {
+	acts := map[string]func(ctx context.Context, st store.Store, epoch fence.Epoch) error{
+		"a reader": func(_ context.Context, st store.Store, _ fence.Epoch) (err error) {
 			read, err = logtest.Read(st, 0, nil)
 			return err
 		},
-		"an opener": func(ctx context.Context, st store.Store, epoch uint64) error {
+		"an opener": func(ctx context.Context, st store.Store, epoch fence.Epoch) error {
 			w, err := writer.Open(ctx, st, fence.NewToken(epoch+1), nil)
 			if err != nil {
 				return err
@@ -39,7 +39,7 @@ func TestPutBackBesideSleepers(t *testing.T) {
 			_, err = w.Append(ctx, [][]byte{[]byte("zombie\n")})
 			return errors.Join(err, w.Close(ctx))
 		},
-		"a compactor": func(ctx context.Context, st store.Store, epoch uint64) error {
+		"a compactor": func(ctx context.Context, st store.Store, epoch fence.Epoch) error {
 			c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(epoch + 1)})
 			if err == nil {
 				_, err = c.Once(ctx)

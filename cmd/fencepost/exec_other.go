@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-import "syscall"
-
-// passed are the signals that exec passes on.
-var passed = []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}

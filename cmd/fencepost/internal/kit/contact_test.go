@@ -1,0 +1,54 @@
+package kit
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// slow takes its time for what a driver implements besides.
+type slow struct{ store.Store }
+
+func (slow) Expiries(context.Context, string) ([]store.Expiry, error) {
+	time.Sleep(12 * time.Second)
+	return nil, nil
+}
+
+func (slow) AbortUploads(_ context.Context, _ string, doomed func(store.Info) bool) (int, error) {
+	for range 10 { // these are answers
+		time.Sleep(2 * time.Second)
+		doomed(store.Info{})
+	}
+	time.Sleep(12 * time.Second)
+	return 0, nil
+}
+
+// TestWatchedBesides: no request waits in silence.
+func TestWatchedBesides(t *testing.T) {
+	for op, ask := range map[string]func(context.Context, *watched) error{
+		"read the rules": func(ctx context.Context, w *watched) error { _, err := w.Expiries(ctx, "data/"); return err },
+		"list uploads": func(ctx context.Context, w *watched) error {
+			_, err := w.AbortUploads(ctx, "data/", func(store.Info) bool { return false })
+			return err
+		},
+	} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var says []string
+				w := &watched{Store: slow{memstore.New(nil)}, patience: 5 * time.Second, note: func(format string, _ ...any) { says = append(says, format) }}
+				if err := ask(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				if len(says) != 3 || !strings.Contains(says[2], "answers again") {
+					t.Errorf("%q", says)
+				}
+			})
+		})
+	}
+}

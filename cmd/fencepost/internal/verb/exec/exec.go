@@ -1,0 +1,313 @@
+// Package exec is the verb exec.
+package exec
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+// errBusy ends the wait for the lead.
+var errBusy = errors.New("somebody else leads")
+
+// execution is one call of exec.
+type execution struct {
+	*kit.Kit
+	url      string
+	argv     []string
+	path     string
+	wait     time.Duration
+	noWait   bool
+	restart  bool
+	grace    time.Duration
+	poll     time.Duration
+	election func() leader.Options
+	leader   leader.Options
+	gauges   *kit.Gauges
+
+	group                 bool
+	partitions            int
+	base                  fence.Epoch
+	graceSet, validitySet bool
+
+	signals chan os.Signal
+	ending  bool // a signal was received that ends exec, also if the lead is lost
+}
+
+// Command returns the verb.
+func Command(k *kit.Kit) *cobra.Command {
+	x := &execution{Kit: k}
+	c := &cobra.Command{
+		Use:   "exec [--wait D | --no-wait] [--restart] [--group] URL -- COMMAND [ARG...]",
+		Short: "run a command while this machine leads",
+		Long: `Exec waits until this process leads, and runs COMMAND for as long as it does. Of all
+that are started with the same URL, on whatever machines, one command runs at a time.
+
+COMMAND runs without a shell, in a process group of its own, with this process's standard
+input, output and terminal. Its environment also has FENCEPOST_URL, FENCEPOST_EPOCH (the
+number of this leadership, higher than all before), FENCEPOST_HOLDER, and
+FENCEPOST_DEADLINE_FILE. That file says when the command must end unless the lease is
+renewed until then; see docs/exec.md.
+
+If the lead is lost, COMMAND and all that it has started get SIGTERM, and --grace later
+SIGKILL, so that they are dead before another process leads. A watchdog process sees to
+that even if this one is frozen or killed.
+
+With --group COMMAND runs once for each partition that this process owns, in a group of
+all that are started so, with FENCEPOST_PARTITION and no input. A command that fails is
+tried again, at last by another member; one that ends with status 0 has done its work.
+
+Signals are passed on. At the first SIGTERM the command works on until another process
+that waits has seen that, which takes up to --poll. If none waits, it gets the signal at
+once.
+
+The exit status is that of COMMAND, 128 and the number of the signal that killed it, 75
+if somebody else leads, 76 if the lead was lost, 126 or 127 if COMMAND cannot be run.
+
+A command that was paused does not know that it lost the lead. Let the places that it
+writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate, as in
+docs/policies.md, or of a member of a group. If COMMAND appends, it also needs those of
+a writer.`,
+		Example: "fencepost exec s3://bucket/nightly -- ./report.sh --all",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dash := cmd.ArgsLenAtDash()
+			switch {
+			case dash < 0:
+				return kit.Usage("exec: write -- before the command: fencepost exec URL -- COMMAND; see fencepost help exec")
+			case dash != 1 || len(args) < 2:
+				return kit.Usage("exec takes %s; see fencepost help exec", "[--wait D | --no-wait] [--restart] [--group] URL -- COMMAND [ARG...]")
+			}
+			x.url, x.argv = args[0], args[1:]
+			x.graceSet, x.validitySet = x.grace > 0, cmd.Flags().Changed("validity")
+			return x.run(cmd.Context())
+		},
+	}
+	fl := c.Flags()
+	kit.SpanVar(fl, &x.wait, "wait", "", kit.Positive, "how long to wait for the lead (default as long as it takes)")
+	fl.BoolVarP(&x.noWait, "no-wait", "n", false, "give up at once if somebody else leads")
+	fl.BoolVar(&x.restart, "restart", false, "start the command again when it ends, unless somebody ended it")
+	kit.SpanVar(fl, &x.grace, "grace", "", kit.Positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
+	kit.SpanVar(fl, &x.poll, "poll", "", kit.Positive, "how often to look who leads (default 1/40 of the validity)")
+	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
+	fl.IntVar(&x.partitions, "partitions", 0, "as --group; make the group, or raise its number of partitions")
+	fl.Uint64Var((*uint64)(&x.base), "base", 0, "with --partitions: if the group is made, its epochs are above this")
+	x.election = k.Election(c)
+	x.gauges = k.ListenFlag(c)
+	return c
+}
+
+// WatchdogVerb is how exec starts its watchdog.
+const WatchdogVerb = "watchdog"
+
+// Watchdog returns the hidden verb.
+func Watchdog(k *kit.Kit) *cobra.Command {
+	return &cobra.Command{
+		Use: WatchdogVerb, Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error { return supervise.Watchdog(args) },
+	}
+}
+
+func (x *execution) run(ctx context.Context) error {
+	if err := x.options(); err != nil {
+		return err
+	}
+	var err error
+	if x.path, err = exec.LookPath(x.argv[0]); err != nil {
+		x.Console.Note("fencepost: %v", err)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			return kit.CodeError(kit.ExitNotFound)
+		}
+		return kit.CodeError(kit.ExitNotRunnable)
+	}
+	stop, err := x.gauges.Start(x.Kit)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	st, err := x.Store(ctx, x.url, true)
+	if err != nil {
+		return err
+	}
+	if err := kit.Writable(ctx, st); err != nil {
+		return err
+	}
+	st = x.gauges.Store(st)
+	x.signals = make(chan os.Signal, 64)
+	signal.Notify(x.signals, forwarded()...)
+	defer signal.Stop(x.signals)
+	if x.HandOver != nil {
+		x.HandOver() // for commands SIGHUP often means something else than an end
+	}
+	// A signal that came during the first contact has ended only ctx, and from now on exec does not look at ctx.
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if x.group {
+		return x.share(ctx, st)
+	}
+	for pause := time.Duration(0); ; pause = time.Second {
+		err := x.lead(ctx, st, pause)
+		if !x.restart || x.ending || ctx.Err() != nil || !errors.Is(err, supervise.ErrLost) && !errors.Is(err, supervise.ErrWatchdog) {
+			return x.outcome(err)
+		}
+		x.Console.Note("%v; waiting to lead again", err)
+	}
+}
+
+func (x *execution) options() error {
+	if x.noWait && x.wait > 0 {
+		return kit.Usage("--wait and --no-wait exclude each other")
+	}
+	x.leader = x.election()
+	if err := x.leader.Validate(); err != nil {
+		return kit.Usage("%w", err)
+	}
+	v := x.leader.Validity
+	// A command that is told to end works on until the next look. So exec looks a little more often
+	// than Run, which takes a thirtieth, and the next command begins within half a second of SIGTERM.
+	x.leader.Poll = cmp.Or(x.poll, max(v/40, 75*time.Millisecond))
+	if x.grace == 0 {
+		x.grace = v / 5
+	}
+	x.group = x.group || x.partitions != 0
+	if err := x.groupOptions(); err != nil {
+		return err
+	}
+	// A heartbeat must come before the command is told to end.
+	if most := v - v/10 - v*2/5; x.grace >= most {
+		return kit.Usage("--grace %v must be less than %v: a term of --validity %v lasts %v without a heartbeat, and the next one comes after %v",
+			x.grace, most, v, v-v/10, v*2/5)
+	}
+	return nil
+}
+
+// outcome is the error with which exec ends.
+func (x *execution) outcome(err error) error {
+	var start *supervise.StartError
+	switch {
+	case errors.Is(err, errBusy):
+		x.Console.Note("fencepost: %v", err)
+		return kit.CodeError(kit.ExitBusy)
+	case errors.Is(err, supervise.ErrLost), errors.Is(err, supervise.ErrWatchdog):
+		x.Console.Note("fencepost: %v", err)
+		return kit.CodeError(kit.ExitLost)
+	case errors.Is(err, supervise.ErrUnsupported):
+		return fmt.Errorf("exec does not work on this system: %w", err)
+	case errors.As(err, &start):
+		x.Console.Note("fencepost: %v", err)
+		return kit.CodeError(kit.ExitNotRunnable)
+	}
+	return err
+}
+
+// forwarded are the signals that the command gets when this process does. What was ignored
+// when this process was started stays ignored: see nohup(1).
+func forwarded() (all []os.Signal) {
+	for _, s := range Passed {
+		if !signal.Ignored(s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// lead waits for the lead, and runs the command for one term.
+func (x *execution) lead(parent context.Context, st store.Store, pause time.Duration) error {
+	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
+	defer end(nil)
+	r := &running{execution: x, end: end, done: ctx.Done(), hard: make(chan struct{})}
+	over := make(chan struct{})
+	handled := make(chan struct{})
+	go func() {
+		defer close(handled)
+		r.handle(over)
+	}()
+	defer func() {
+		close(over)
+		<-handled
+		x.ending = x.ending || r.ended()
+	}()
+	// A signal that came just before x.signals was set up is known here only.
+	defer context.AfterFunc(parent, func() { r.giveUp(context.Cause(parent)) })()
+	if err := clock.Sleep(ctx, clock.System(), pause); err != nil {
+		return r.verdict(ctx, err)
+	}
+	if err := x.prepare(ctx, st, r); err != nil {
+		return r.verdict(ctx, err)
+	}
+	opts := x.leader
+	opts.Hooks.Leader = func(rec leader.Record) { r.met(rec, opts.Identity) }
+	opts.Hooks = x.gauges.Leader("exec", opts.Hooks)
+	e, err := leader.New(st, fencepost.LockPrefix, &opts)
+	if err != nil {
+		return err
+	}
+	if x.wait > 0 {
+		patience := clock.System().AfterFunc(x.wait, func() { r.giveUp(fmt.Errorf("%w, also after %v", errBusy, x.wait)) })
+		defer patience.Stop()
+	}
+	err = e.Run(ctx, r.work)
+	return r.verdict(ctx, err)
+}
+
+// prepare checks a store in which nobody has led yet, and whether somebody leads now.
+func (x *execution) prepare(ctx context.Context, st store.Store, r *running) error {
+	e, err := leader.New(st, fencepost.LockPrefix, &x.leader)
+	if err != nil {
+		return err
+	}
+	rec, err := e.Leader(ctx)
+	switch {
+	case errors.Is(err, leader.ErrNoLeader):
+		r.seen = rec.Epoch
+	case err != nil:
+		return err
+	case x.noWait:
+		return busy(rec)
+	}
+	if rec.Epoch > 0 {
+		return nil
+	}
+	if _, err := manifest.ReadFormat(ctx, st, nil); err == nil {
+		return nil // it was probed when the log was made
+	}
+	o := x.Probing(x.url)
+	o.UploadSize = 1 // nothing is uploaded here
+	_, err = probe.Run(ctx, st, o)
+	return err
+}
+
+func busy(r leader.Record) error {
+	return fmt.Errorf("%w: %s, in epoch %d since %s", errBusy, r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime))
+}
+
+// environment is that of the command. Of a variable that is there twice, most programs see the
+// first, so those of an exec around this one are left out.
+func (x *execution) environment(epoch fence.Epoch, file string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"FENCEPOST_URL", "FENCEPOST_EPOCH", "FENCEPOST_HOLDER", "FENCEPOST_DEADLINE_FILE", "FENCEPOST_PARTITION"}, name)
+	})
+	return append(env, "FENCEPOST_URL="+x.url, "FENCEPOST_EPOCH="+strconv.FormatUint(uint64(epoch), 10),
+		"FENCEPOST_HOLDER="+x.leader.Identity, "FENCEPOST_DEADLINE_FILE="+file)
+}

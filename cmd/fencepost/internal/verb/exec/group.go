@@ -1,0 +1,278 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
+	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/sink"
+	"github.com/fencepost/fencepost/store"
+)
+
+var errEnds = errors.New("fencepost exec ends")
+
+// sharing is exec in a group: a command for each partition that this process owns.
+type sharing struct {
+	*execution
+	end  context.CancelCauseFunc // makes this member leave in good order
+	done <-chan struct{}         // closed by end
+	hard chan struct{}           // closed: the commands are told to end now
+
+	mu       sync.Mutex
+	term     terminations
+	told     bool                          // hard is closed
+	hup      bool                          // SIGHUP was received
+	commands map[int]chan<- syscall.Signal // of each partition
+}
+
+// share joins the group and runs the command for each partition that it gets, until a signal ends
+// that. A session that is lost is followed by another.
+func (x *execution) share(parent context.Context, st store.Store) error {
+	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
+	defer end(nil)
+	s := &sharing{execution: x, end: end, done: ctx.Done(), hard: make(chan struct{}), commands: map[int]chan<- syscall.Signal{}}
+	over, handled := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(handled)
+		for {
+			select {
+			case <-over:
+				return
+			case sig := <-x.signals:
+				s.receive(kit.SignalNumber(sig))
+			}
+		}
+	}()
+	defer func() { close(over); <-handled }()
+	// A signal that came just before x.signals was set up is known here only.
+	defer context.AfterFunc(parent, func() { end(context.Cause(parent)) })()
+	for {
+		err := s.session(ctx, st)
+		lost := (*group.EndError)(nil)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.As(err, &lost) && !errors.Is(err, group.ErrHung):
+			x.Console.Note("%s; joining again", kit.Line(err))
+		default:
+			return err // nil if somebody has drained this member
+		}
+		if clock.Sleep(ctx, clock.System(), time.Second) != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *sharing) session(ctx context.Context, st store.Store) error {
+	opts := &group.Options{
+		Partitions: s.partitions, Base: s.base, Identity: s.leader.Identity, Logger: s.Log.Named("group"), Probe: s.Probing(s.url),
+		Hooks: s.gauges.Group(group.Hooks{
+			Opened: func(o group.Opening) {
+				s.Console.Note("partition %d is ours, in epoch %d", o.Partition, o.Token.Epoch())
+			},
+			Closed: func(c group.Closing) {
+				if c.Err != nil && c.Cause == nil {
+					s.Console.Note("partition %d: %s", c.Partition, kit.Line(c.Err))
+				}
+			},
+		}),
+	}
+	if s.validitySet {
+		opts.Validity = s.leader.Validity
+	}
+	g, err := group.Join(ctx, st, opts)
+	if err != nil {
+		return err
+	}
+	return cmp.Or(g.Run(ctx, s.work), context.Cause(ctx))
+}
+
+// receive passes a signal on to all commands. SIGTERM makes the member leave in good order; a
+// second one ends the commands at once.
+func (s *sharing) receive(sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
+		s.end(&kit.Interrupted{Signal: sig})
+		if s.term.add() < 2 {
+			return
+		}
+		if !s.told {
+			s.told = true
+			close(s.hard)
+			return
+		}
+	}
+	s.hup = s.hup || sig == syscall.SIGHUP
+	for _, c := range s.commands {
+		select {
+		case c <- sig:
+		default:
+		}
+	}
+	if sig == syscall.SIGHUP && len(s.commands) == 0 {
+		s.end(&kit.Interrupted{Signal: sig})
+	}
+}
+
+// work runs the command for one partition.
+func (s *sharing) work(ctx context.Context, p *group.Partition) error {
+	file, err := newDeadlines()
+	if err != nil {
+		return err
+	}
+	defer file.remove()
+	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
+		signals := make(chan syscall.Signal, 16)
+		if !s.begin(p, signals) {
+			// This member leaves. The partition is its own until another is ready, but no command begins.
+			now, cancel := until(ctx, s.hard)
+			<-now.Done()
+			cancel()
+			return errEnds
+		}
+		status, err := s.once(ctx, p, file, signals)
+		if status.Signal == syscall.SIGHUP {
+			s.hungUp()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		case !s.restart && status.Exit() != 0:
+			return fmt.Errorf("the command ended with status %d", status.Exit())
+		case !s.restart:
+			return nil
+		}
+		pause, cancel := until(ctx, s.done)
+		_ = clock.Sleep(pause, clock.System(), wait)
+		cancel()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// hungUp ends this member if it has got SIGHUP too: its terminal has gone.
+func (s *sharing) hungUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hup {
+		s.end(&kit.Interrupted{Signal: syscall.SIGHUP})
+	}
+}
+
+// begin lets a command get signals, unless this member leaves.
+func (s *sharing) begin(p *group.Partition, signals chan<- syscall.Signal) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.done:
+		return false
+	default:
+	}
+	s.commands[p.Number()] = signals
+	return true
+}
+
+func (s *sharing) once(ctx context.Context, p *group.Partition, file *deadlines, signals chan syscall.Signal) (supervise.Status, error) {
+	ctx, cancel := until(ctx, s.hard)
+	defer cancel()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.commands, p.Number())
+	}()
+	grace := s.grace
+	if !s.graceSet {
+		grace = p.Held() / 5 // the group may have another validity than --validity
+	}
+	epoch := p.Token().Epoch()
+	return supervise.Run(ctx, &supervise.Command{
+		Path: s.path, Args: s.argv, NoInput: true, Watchdog: []string{"fencepost", WatchdogVerb},
+		Env:  append(s.environment(epoch, file.file), "FENCEPOST_PARTITION="+strconv.Itoa(p.Number())),
+		Held: p.Held, Grace: grace, Signals: signals,
+		Renewed: func(deadline supervise.Moment) { s.renewed(file, epoch, deadline, grace) },
+	})
+}
+
+// until returns a context that also ends when over is closed.
+func until(ctx context.Context, over <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-over:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// deadlines is the file that tells a command its deadline, in a directory of its own.
+type deadlines struct {
+	file  string
+	lines sink.Queue
+	there bool // it was written once
+}
+
+func newDeadlines() (*deadlines, error) {
+	dir, err := os.MkdirTemp("", "fencepost-exec-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // the command may run as somebody else
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &deadlines{file: filepath.Join(dir, "deadline"), lines: sink.Queue{Lost: func(int) error { return nil }}}, nil
+}
+
+func (d *deadlines) remove() {
+	var last sink.Queue // what waits in the other one may wait for ever
+	last.Do(1, func() error { _ = os.RemoveAll(filepath.Dir(d.file)); return nil })
+}
+
+// renewed writes the deadline, and from the second time on beside the work: a disk that hangs, or a pipe that the command
+// has put there, would keep the lead for ever. The command may rely on the first.
+func (x *execution) renewed(to *deadlines, epoch fence.Epoch, deadline supervise.Moment, grace time.Duration) {
+	write := func() error {
+		err := writeDeadline(to.file, epoch, deadline, grace)
+		if err != nil {
+			x.Console.Note("fencepost: %v", err)
+		}
+		return err
+	}
+	if !to.there {
+		to.there = write() == nil
+		return
+	}
+	to.lines.Do(1, write)
+}
+
+// groupOptions checks the flags of a group.
+func (x *execution) groupOptions() error {
+	switch {
+	case x.partitions < 0:
+		return kit.Usage("--partitions %d must be from 1 on", x.partitions)
+	case x.base > 0 && x.partitions == 0:
+		return kit.Usage("--base goes with --partitions, which makes the group")
+	case x.group && (x.wait > 0 || x.noWait):
+		return kit.Usage("--wait and --no-wait do not go with --group: a member waits until it owns something")
+	case x.group && x.poll > 0:
+		return kit.Usage("--poll does not go with --group: its members look often enough")
+	}
+	return nil
+}

@@ -1,0 +1,281 @@
+// Package publish has the verbs publish, published and unpublish.
+package publish
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	"github.com/fencepost/fencepost/ext/delta"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+// tableArg explains the argument TABLE of the verbs below.
+const tableArg = `TABLE is where engines find the Delta table. It is the folder of the log's files, URL/file,
+and may be left out. For a log that keeps its files in another store it is that store.`
+
+// Publish returns the verb.
+func Publish(k *kit.Kit) *cobra.Command {
+	var watch bool
+	var format, name, partition string
+	var o delta.Options
+	c := &cobra.Command{
+		Use:   "publish [--watch] [--format delta] URL [TABLE]",
+		Short: "publish the table of files as a Delta Lake table",
+		Long: `Publish creates the missing versions of a Delta Lake table. So Spark, DuckDB, Polars and
+others can read the log's table of Parquet files. With --watch it goes on until it
+is stopped, and waits for a log that is not there yet. Any number of publishers may run at once.
+
+` + tableArg + `
+
+It pins the log, so that files stay as long as engines may read them: see --retention.
+Unpublish lets go of them.
+
+It needs the rights of a publisher.`,
+		Example: "fencepost publish --watch --partition day:date s3://bucket/orders",
+		Args:    kit.WantArgs(1, 2),
+	}
+	fl := c.Flags()
+	fl.BoolVar(&watch, "watch", false, "go on until stopped")
+	fl.StringVar(&format, "format", "delta", "the format of the table; there is one")
+	fl.StringVar(&name, "name", "", "the table's name, for people; set by the first publisher")
+	fl.StringVar(&partition, "partition", "", "its partitions, as column:type,…; set by the first publisher")
+	kit.SpanVar(fl, &o.Retention, "retention", "7d", time.Hour, "how long older versions can be read; set by the first publisher")
+	kit.SpanVar(fl, &o.Every, "every", "100ms", time.Millisecond, "with --watch: how often to look for edits, at most")
+	g := k.ListenFlag(c)
+	k.JSONFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if format != "delta" {
+			return kit.Usage("--format %s is not known; use delta", format)
+		}
+		for _, flag := range []string{"every", "listen", "prices"} {
+			if !watch && fl.Changed(flag) {
+				return kit.Usage("--%s goes with --watch, which is not given", flag)
+			}
+		}
+		stop, err := g.Start(k)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		o.Name, o.Partition = name, columns(partition)
+		ctx, cancel := context.WithCancelCause(cmd.Context())
+		defer cancel(nil)
+		publishing(k, &o, watch, cancel)
+		if o.Hooks, err = g.Publisher(o.Hooks); err != nil {
+			return err
+		}
+		if watch {
+			if err := k.AwaitLog(ctx, args[0], g); err != nil {
+				return err
+			}
+		}
+		p, err := openPublisher(ctx, k, args, &o, g)
+		if err != nil {
+			return err
+		}
+		if watch {
+			return cmp.Or(kit.Ends(ctx, p.Run(ctx)), context.Cause(ctx))
+		}
+		r, err := p.Publish(ctx)
+		if err != nil {
+			return err
+		}
+		if err := printPublished(k, &r, nil); err != nil {
+			return err
+		}
+		return r.Err()
+	}
+	return c
+}
+
+// columns reads day:date,region.
+func columns(list string) (all []delta.Column) {
+	for part := range strings.SplitSeq(list, ",") {
+		if name, of, _ := strings.Cut(strings.TrimSpace(part), ":"); name != "" {
+			all = append(all, delta.Column{Name: name, Type: of})
+		}
+	}
+	return all
+}
+
+// publishing says what happens meanwhile.
+func publishing(k *kit.Kit, o *delta.Options, watch bool, fail func(error)) {
+	o.Hooks.Foreign = func(f delta.Foreign) { k.Console.Note("%s: %s", f.Key, f.What) }
+	o.Hooks.Failed = func(err error) { k.Console.Note("%s; trying again", kit.Line(err)) }
+	o.Hooks.Published = func(r delta.Report) {
+		switch {
+		case watch && k.JSON:
+			if err := k.PrintRound(documentOf(&r)); err != nil {
+				fail(kit.Unread("publishing", err))
+			}
+		case watch:
+			k.Console.Note("version %d: %d files, %d edits of the log", r.Version, r.Files, r.Sources[0].Published)
+		}
+	}
+}
+
+// openPublisher opens the log URL and its table.
+func openPublisher(ctx context.Context, k *kit.Kit, args []string, o *delta.Options, g *kit.Gauges) (*delta.Publisher, error) {
+	st, err := k.LogStore(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	root, src, err := placeOf(ctx, k, g.Store(st), args, g)
+	if err != nil {
+		return nil, err
+	}
+	p, err := delta.Open(ctx, root, []delta.Source{src}, o)
+	if errors.Is(err, delta.ErrOptions) {
+		return nil, kit.Usage("%w", err)
+	}
+	return p, err
+}
+
+// placeOf returns where the table of a log is.
+func placeOf(ctx context.Context, k *kit.Kit, st store.Store, args []string, g *kit.Gauges) (store.Store, delta.Source, error) {
+	f, err := manifest.ReadFormat(ctx, st, nil)
+	if err != nil {
+		return nil, delta.Source{}, err
+	}
+	if f.Files != nil {
+		if len(args) < 2 {
+			return nil, delta.Source{}, kit.Usage("this log keeps its files in another store, %s: give its URL as TABLE", f.Files.Store)
+		}
+		root, err := k.Store(ctx, args[1], false)
+		if err != nil {
+			return nil, delta.Source{}, err
+		}
+		return g.Store(root), delta.Source{Log: st}, nil
+	}
+	base, query, found := strings.Cut(args[0], "?")
+	own := strings.TrimRight(base, "/") + "/file"
+	if found {
+		own += "?" + query
+	}
+	if len(args) > 1 && strings.TrimRight(args[1], "/") != own {
+		return nil, delta.Source{}, kit.Usage("the table of this log can be published only where its files are: leave out TABLE, or give %s", own)
+	}
+	return delta.Beside(st)
+}
+
+// PublishedDoc is what publish and published print as JSON.
+type PublishedDoc struct {
+	Version   int64    `json:"version"`
+	Files     int      `json:"files"`
+	Log       string   `json:"log"`
+	Edits     uint64   `json:"edits"`
+	Published uint64   `json:"published"`
+	Behind    uint64   `json:"behind"`
+	Manifest  uint64   `json:"manifest"`
+	Error     string   `json:"error,omitempty"`
+	Foreign   []string `json:"foreign,omitempty"`
+	Others    []string `json:"others,omitempty"`
+}
+
+func documentOf(r *delta.Report) PublishedDoc {
+	s := r.Sources[0]
+	d := PublishedDoc{Version: r.Version, Files: r.Files, Log: s.Log.String(), Edits: s.Edits, Published: s.Published, Manifest: s.Manifest}
+	d.Behind = d.Edits - min(d.Edits, d.Published)
+	for _, log := range r.Others {
+		d.Others = append(d.Others, log.String())
+	}
+	if s.Err != nil {
+		d.Error = s.Err.Error()
+	}
+	return d
+}
+
+func printPublished(k *kit.Kit, r *delta.Report, foreign []string) error {
+	d := documentOf(r)
+	d.Foreign = foreign
+	if k.JSON {
+		return k.Print(d)
+	}
+	if r.Version < 0 {
+		return k.Write([]byte("nothing to publish: the log has no edits yet\n"))
+	}
+	return k.Write(kit.Rows(func(row func(name, format string, args ...any)) {
+		row("version", "%d, with %d files", d.Version, d.Files)
+		row("published", "%d of %d edits; %d behind", d.Published, d.Edits, d.Behind)
+		row("holds", "version %d of the manifest", d.Manifest)
+		for _, log := range d.Others {
+			row("other log", "%s", log)
+		}
+		for _, f := range foreign {
+			row("foreign", "%s", f)
+		}
+		if d.Error != "" {
+			row("left behind", "%s", d.Error)
+		}
+	}))
+}
+
+// Published returns the verb.
+func Published(k *kit.Kit) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "published [--json] URL [TABLE]",
+		Short: "print what is published, and how far behind it is",
+		Long: `Published prints the newest version of the Delta table, and how many edits of the log are
+in it and how many are not. It also prints the ids of other logs in the table, and what
+other programs have left in the Delta log and beside the files. It changes nothing.
+
+` + tableArg + `
+
+It needs the right to read.`,
+		Example: "fencepost published s3://bucket/orders",
+		Args:    kit.WantArgs(1, 2),
+	}
+	k.JSONFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		var foreign []string
+		o := &delta.Options{Hooks: delta.Hooks{Foreign: func(f delta.Foreign) { foreign = append(foreign, f.Key+": "+f.What) }}}
+		p, err := openPublisher(cmd.Context(), k, args, o, &kit.Gauges{})
+		if err != nil {
+			return err
+		}
+		r, err := p.Status(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return cmp.Or(printPublished(k, &r, foreign), r.Err())
+	}
+	return c
+}
+
+// Unpublish returns the verb.
+func Unpublish(k *kit.Kit) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "unpublish [--json] URL [TABLE]",
+		Short: "take the log out of its Delta table, for good",
+		Long: `Unpublish adds a version to the Delta table that removes the log's files from it, and lets
+go of the log. Files that only older versions name are deleted by the next compactions,
+also while engines read them. The log can not be published to this table again.
+
+` + tableArg + `
+
+It needs the rights of a publisher.`,
+		Example: "fencepost unpublish s3://bucket/orders",
+		Args:    kit.WantArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := openPublisher(cmd.Context(), k, args, nil, &kit.Gauges{})
+			if err != nil {
+				return err
+			}
+			r, err := p.Unpublish(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return k.Show(map[string]any{"unpublished": true, "version": r.Version}, fmt.Appendf(nil, "unpublished; the last version is %d\n", r.Version))
+		},
+	}
+	k.JSONFlag(c)
+	return c
+}

@@ -1,0 +1,74 @@
+package serve
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+)
+
+// Exporter returns the verb.
+func Exporter(k *kit.Kit) *cobra.Command {
+	var addr string
+	c := &cobra.Command{
+		Use:   "exporter [--listen ADDR] URL...",
+		Short: "serve metrics of logs and groups for Prometheus, from outside",
+		Long: `Exporter watches logs and groups from outside, and serves what it sees at /metrics for
+Prometheus: who leads, in which epoch, how long the log is, what is not folded, pins,
+and the shares of a group. Where fencepost exec runs there is a lock and no log: it
+serves who leads, and until when. docs/metrics.md lists the metrics. /healthz and
+/readyz are for a supervisor.
+
+A scrape costs no request: the store gets at most --requests-per-minute.
+
+It needs the right to read.`,
+		Example: "fencepost exporter --listen :9464 s3://bucket/orders",
+		Args:    kit.WantArgs(1, 100),
+	}
+	w := watchingFlags(k, c)
+	k.JSONFlag(c)
+	c.Flags().StringVar(&addr, "listen", ":9464", "address for /metrics, /healthz and /readyz")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		hub, err := w.hub(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		stop, err := k.Listen(addr, exported(hub), func(at net.Addr) { w.serving("metrics are", fmt.Sprintf("http://%v/metrics", at)) })
+		if err != nil {
+			return err
+		}
+		defer stop()
+		return w.run(cmd.Context(), hub)
+	}
+	return c
+}
+
+// exported serves what hub sees as metrics, and whether it has seen everything.
+func exported(hub *outside.Hub) http.Handler {
+	reg := kit.Registry()
+	reg.MustRegister(outside.Collector(hub))
+	return kit.Operations(reg, seen(hub))
+}
+
+// seen tells whether each URL was looked at and some of it was read, and when.
+func seen(hub *outside.Hub) func() (bool, any) {
+	return func() (bool, any) {
+		type one struct {
+			URL   string    `json:"url"`
+			Asked time.Time `json:"store_answered,omitzero"`
+			Err   string    `json:"error,omitempty"`
+		}
+		states, _ := hub.States()
+		all, ok := []one{}, true
+		for _, s := range states {
+			all = append(all, one{s.URL, s.Asked, s.Err})
+			ok = ok && s.Looked()
+		}
+		return ok, all
+	}
+}
