@@ -152,7 +152,7 @@ func TestBatchBytes(t *testing.T) {
 	url := memURL(t)
 	must(t, "", "init", "--max-record", "1KiB", "--max-object", "10KiB", "--grace", "0", url)
 	must(t, "a\n", "append", "--batch-bytes", "4KiB", url)
-	if r := run(t, "x", "append", "--batch-bytes", "4MiB", url); r.status != 2 || !strings.Contains(r.err, "--batch-bytes is 4194304; the log's limit for an object is 10240") {
+	if r := run(t, "x", "append", "--batch-bytes", "4MiB", url); r.status != 64 || !strings.Contains(r.err, "--batch-bytes is 4194304; the log's limit for an object is 10240") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	if got := must(t, "", "cat", url); got != "a\n" {

@@ -178,7 +178,7 @@ func TestRepairFromBackup(t *testing.T) {
 	if r := run(t, "", "verify", "--repair", url); r.status != 1 {
 		t.Errorf("status %d: %s", r.status, r.out)
 	}
-	if r := run(t, "", "verify", "--from", to, url); r.status != 2 || !strings.Contains(r.err, "--from goes with --repair") {
+	if r := run(t, "", "verify", "--from", to, url); r.status != 64 || !strings.Contains(r.err, "--from goes with --repair") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	if r := run(t, "", "verify", "--repair", "--from", url, url); r.status != 1 || !strings.Contains(r.err, "not a backup") {

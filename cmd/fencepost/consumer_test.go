@@ -167,7 +167,7 @@ func TestConsumerUsage(t *testing.T) {
 	for args, says := range map[string]string{
 		"--epoch 5": "--consumer", "--consumer a/b": "letters, digits", "--consumer x --epoch 0": "from 1 on", "--consumer=": "--consumer is empty",
 	} {
-		if r := run(t, "", append(strings.Fields("cat "+args), log)...); r.status != 2 || !strings.Contains(r.err, says) {
+		if r := run(t, "", append(strings.Fields("cat "+args), log)...); r.status != 64 || !strings.Contains(r.err, says) {
 			t.Errorf("%s: status %d, %s", args, r.status, r.err)
 		}
 	}

@@ -286,7 +286,7 @@ func TestFiles(t *testing.T) {
 	if look("--at", fmt.Sprint(pins[0].Version)); len(doc.Files) != 2 || doc.End != 2 || doc.Version != pins[0].Version {
 		t.Errorf("%+v", doc)
 	}
-	if r := run(t, "", "unpin", "", url); r.status != 2 {
+	if r := run(t, "", "unpin", "", url); r.status != 64 {
 		t.Errorf("unpin without a name: status %d: %s", r.status, r.err)
 	}
 	if out := must(t, "", "unpin", "backup", url); out != "unpinned backup\n" {

@@ -80,7 +80,7 @@ func TestExecGroupMoves(t *testing.T) {
 
 func TestExecGroupUsage(t *testing.T) {
 	for _, args := range [][]string{{"--partitions", "3", "-n"}, {"--partitions", "-1"}, {"--group", "--base", "3"}, {"--group", "-n"}, {"--group", "--wait", "1s"}} {
-		if r := run(t, "", append(append([]string{"exec"}, args...), memURL(t), "--", "true")...); r.status != 2 {
+		if r := run(t, "", append(append([]string{"exec"}, args...), memURL(t), "--", "true")...); r.status != 64 {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
 		}
 	}

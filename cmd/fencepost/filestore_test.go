@@ -64,7 +64,7 @@ func TestFilesStore(t *testing.T) {
 	if out := must(t, "", "status", "--objects", "--files", files, url); !strings.Contains(out, "1 objects of this log, 4 B, in ") {
 		t.Error(out)
 	}
-	if r := run(t, "", "status", "--files", files, url); r.status != 2 || !strings.Contains(r.err, "--files goes with --objects") {
+	if r := run(t, "", "status", "--files", files, url); r.status != 64 || !strings.Contains(r.err, "--files goes with --objects") {
 		t.Errorf("%+v", r)
 	}
 	own := newLog(t, memURL(t)+"/own")
@@ -142,7 +142,7 @@ func TestFilesMoved(t *testing.T) {
 	if m := parsed[map[string]string](t, "init", "--json", "--files", to, "--files-moved", url); !strings.HasPrefix(m["files"], "mem://") || m["store"] == "" {
 		t.Errorf("%v", m)
 	}
-	if r := run(t, "", "init", "--files-moved", url); r.status != 2 || !strings.Contains(r.err, "goes with --files") {
+	if r := run(t, "", "init", "--files-moved", url); r.status != 64 || !strings.Contains(r.err, "goes with --files") {
 		t.Errorf("%d, %s", r.status, r.err)
 	}
 }

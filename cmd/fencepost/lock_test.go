@@ -146,7 +146,7 @@ func TestOnlyLockElsewhere(t *testing.T) {
 			t.Errorf("%s: %+v", args, r)
 		}
 	}
-	if r := run(t, "", "status", "--objects", url); r.status != 2 || !strings.Contains(r.err, "only a lock") {
+	if r := run(t, "", "status", "--objects", url); r.status != 64 || !strings.Contains(r.err, "only a lock") {
 		t.Errorf("%+v", r)
 	}
 	// A log that has lost its format.json is no such place.

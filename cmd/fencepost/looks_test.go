@@ -290,7 +290,7 @@ func TestEveryVerbHasJSON(t *testing.T) {
 // TestRelativeDirectory: the error shows the URL as it was typed.
 func TestRelativeDirectory(t *testing.T) {
 	for _, v := range []string{"status", "cat", "append", "probe"} {
-		if r := run(t, "", v, "file://relative/dir"); r.status != 2 || !strings.Contains(r.err, `"file://relative/dir"`) || strings.Contains(r.err, "?") {
+		if r := run(t, "", v, "file://relative/dir"); r.status != 64 || !strings.Contains(r.err, `"file://relative/dir"`) || strings.Contains(r.err, "?") {
 			t.Errorf("%s: status %d: %s", v, r.status, r.err)
 		}
 	}

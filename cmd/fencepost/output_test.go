@@ -86,7 +86,7 @@ func TestSiblingElsewhere(t *testing.T) {
 	} {
 		var errs buffer
 		a := &kit.Kit{Err: &errs, Open: func(context.Context, string) (store.Store, error) { return memstore.New(nil), nil }}
-		if status := runWith(t.Context(), a, []string{"init", "--sibling", urls[0], urls[1]}); (status == 2) != elsewhere || strings.Contains(errs.String(), "not in the same bucket") != elsewhere {
+		if status := runWith(t.Context(), a, []string{"init", "--sibling", urls[0], urls[1]}); (status == 64) != elsewhere || strings.Contains(errs.String(), "not in the same bucket") != elsewhere {
 			t.Errorf("%s: status %d: %s", urls, status, errs.String())
 		}
 	}

@@ -76,7 +76,7 @@ func TestFilesUsage(t *testing.T) {
 		{"--ttl 1h", "--ttl goes with --pin"},
 	} {
 		r := run(t, "", append(append([]string{"files"}, strings.Fields(c.args)...), "mem://nothing")...)
-		if r.status != 2 || !strings.Contains(r.err, c.says) {
+		if r.status != 64 || !strings.Contains(r.err, c.says) {
 			t.Errorf("%s: %d, %s", c.args, r.status, r.err)
 		}
 	}

@@ -158,10 +158,10 @@ func TestPublish(t *testing.T) {
 		says   string
 	}{
 		{[]string{"publish", url}, 1, "unpublished"},
-		{[]string{"publish", url, url + "/table"}, 2, "leave out TABLE"},
-		{[]string{"publish", "--format", "iceberg", url}, 2, "use delta"},
-		{[]string{"publish", "--every", "1s", url}, 2, "goes with --watch"},
-		{[]string{"publish", "--partition", "a b", url}, 2, "cannot be called"},
+		{[]string{"publish", url, url + "/table"}, 64, "leave out TABLE"},
+		{[]string{"publish", "--format", "iceberg", url}, 64, "use delta"},
+		{[]string{"publish", "--every", "1s", url}, 64, "goes with --watch"},
+		{[]string{"publish", "--partition", "a b", url}, 64, "cannot be called"},
 	} {
 		if r := run(t, "", c.args...); r.status != c.status || !strings.Contains(r.err, c.says) {
 			t.Errorf("%q: status %d, %s; want %d and %q", c.args, r.status, r.err, c.status, c.says)

@@ -51,10 +51,10 @@ Data goes to standard output, everything else to standard error. Flags may stand
 before or after the URL. Write lengths of time as 90s, 36h, 7d or 2w, and numbers
 of bytes as 500000 or 16MiB.
 
-Exit status: 0 done; 1 failed, or damage found; 2 wrong usage; 3 append cannot
-tell whether some records are in the log; 77 a later epoch has refused this one;
-129, 130 and 143 interrupted by a signal, after giving up the lead. Exec ends with
-the status of its command.`
+Exit status: 0 done; 1 failed, or damage found; 3 append cannot tell whether some
+records are in the log; 64 wrong usage; 77 a later epoch has refused this one; 129,
+130 and 143 interrupted by a signal, after giving up the lead. Exec ends with the
+status of its command.`
 
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}

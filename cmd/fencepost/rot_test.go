@@ -91,7 +91,7 @@ func checkVerbs(t *testing.T, url, what, files, history string) {
 			args = append(args, to)
 		}
 		r := run(t, "", args...)
-		if r.status == 2 || r.status == 0 && verb != "doctor" && strings.Contains(r.err, "panic") || r.status != 0 && r.out+r.err == "" {
+		if r.status == 64 || r.status == 0 && verb != "doctor" && strings.Contains(r.err, "panic") || r.status != 0 && r.out+r.err == "" {
 			t.Errorf("%s: %s: status %d: %s", what, verb, r.status, r.err)
 		}
 		switch {

@@ -271,7 +271,7 @@ func TestSeeBadInput(t *testing.T) {
 		"append --prices put=-1 " + url:              "Prices.Put is -1",
 		"exporter --requests-per-minute 0 " + url:    "from 1 on",
 	} {
-		if r := run(t, "", strings.Fields(args)...); r.status != 2 || !strings.Contains(r.err, says) {
+		if r := run(t, "", strings.Fields(args)...); r.status != 64 || !strings.Contains(r.err, says) {
 			t.Errorf("%s: status %d, %s", args, r.status, r.err)
 		}
 	}
@@ -295,7 +295,7 @@ func TestListenPublish(t *testing.T) {
 	if status, body := get(t, address+"/readyz"); status != 200 || !strings.Contains(body, `"ready":true`) {
 		t.Errorf("%d %s", status, body)
 	}
-	if r := run(t, "", "publish", "--listen", "127.0.0.1:0", url); r.status != 2 || !strings.Contains(r.err, "--listen goes with --watch") {
+	if r := run(t, "", "publish", "--listen", "127.0.0.1:0", url); r.status != 64 || !strings.Contains(r.err, "--listen goes with --watch") {
 		t.Errorf("%+v", r)
 	}
 }

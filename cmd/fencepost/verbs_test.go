@@ -156,7 +156,7 @@ func TestInitSibling(t *testing.T) {
 		t.Errorf("probed again: %+v", second.Probe)
 	}
 	for name, args := range map[string][]string{"in another": {"--sibling", "mem://elsewhere/a", url + "/c"}, "a directory": {"--sibling", "file:///a", "file:///b"}} {
-		if r := run(t, "", append([]string{"init"}, args...)...); r.status != 2 || !strings.Contains(r.err, "not in the same bucket") {
+		if r := run(t, "", append([]string{"init"}, args...)...); r.status != 64 || !strings.Contains(r.err, "not in the same bucket") {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
@@ -275,7 +275,7 @@ func TestVerifyMetrics(t *testing.T) {
 	if after, err := os.ReadFile(file); err != nil || string(after) != string(b) {
 		t.Errorf("%v: the file has changed to %s", err, after)
 	}
-	if r := run(t, "", "verify", "--metrics", "none/orders.prom", url); r.status != 2 || !strings.Contains(r.err, "in a directory that exists") {
+	if r := run(t, "", "verify", "--metrics", "none/orders.prom", url); r.status != 64 || !strings.Contains(r.err, "in a directory that exists") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -288,7 +288,7 @@ func TestVerifyRepairs(t *testing.T) {
 	if err := openStore(t, url).Delete(t.Context(), seal); err != nil {
 		t.Fatal(err)
 	}
-	if r := run(t, "", "verify", "--dry-run", url); r.status != 2 || !strings.Contains(r.err, "--dry-run goes with --repair") {
+	if r := run(t, "", "verify", "--dry-run", url); r.status != 64 || !strings.Contains(r.err, "--dry-run goes with --repair") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	if r := run(t, "", "verify", "--repair", "--dry-run", url); r.status != 1 || !strings.Contains(r.out, "--repair` can create the seal again") || !strings.HasSuffix(r.out, "1 problem\n") {
@@ -301,7 +301,7 @@ func TestVerifyRepairs(t *testing.T) {
 		t.Error(out)
 	}
 	for _, part := range []string{"", "3", "0/3", "4/3", "1/0", "x/3", "today/x"} {
-		if r := run(t, "", "verify", "--part", part, url); r.status != 2 || !strings.Contains(r.err, "want ") {
+		if r := run(t, "", "verify", "--part", part, url); r.status != 64 || !strings.Contains(r.err, "want ") {
 			t.Errorf("--part %q: status %d: %s", part, r.status, r.err)
 		}
 	}

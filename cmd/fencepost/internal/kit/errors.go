@@ -19,9 +19,9 @@ import (
 // Exit statuses.
 const (
 	ExitOK      = 0
-	ExitFailed  = 1 // or damage found
-	ExitUsage   = 2
+	ExitFailed  = 1  // or damage found
 	ExitUnknown = 3  // append: unknown whether some records are in the log
+	ExitUsage   = 64 // EX_USAGE of sysexits.h; a Go program that crashes ends with 2
 	ExitBusy    = 75 // exec: somebody else leads
 	ExitLost    = 76 // exec: the command was ended because the lead was lost
 	ExitFenced  = 77 // a later epoch has refused this one
