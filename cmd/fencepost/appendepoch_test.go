@@ -63,7 +63,7 @@ func TestAppendPartition(t *testing.T) {
 func TestAppendEpochUsage(t *testing.T) {
 	log := newLog(t, memURL(t))
 	for args, says := range map[string]string{
-		"--partition 0":             "--partition needs --epoch",
+		"--partition 0":             "--partition goes with --epoch",
 		"--epoch 0":                 "from 1 on",
 		"--epoch x":                 "from 1 on",
 		"--epoch 3 --partition -1":  "from 0 on",

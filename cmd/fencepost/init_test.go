@@ -37,7 +37,7 @@ func TestInitRace(t *testing.T) {
 func TestInitFilesMovedUsage(t *testing.T) {
 	for _, flag := range []string{"--grace=1m", "--max-record=1MiB", "--max-manifest=1MiB", "--sibling=mem://test/x"} {
 		r := run(t, "", "init", "--files", memURL(t)+"-files", "--files-moved", flag, newLog(t, memURL(t)+flag[2:5]))
-		if r.status != 64 || !strings.Contains(r.err, "for a log that exists") {
+		if r.status != 64 || !strings.Contains(r.err, "--files-moved and --") {
 			t.Errorf("%s: %+v", flag, r)
 		}
 	}

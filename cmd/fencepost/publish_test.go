@@ -159,7 +159,6 @@ func TestPublish(t *testing.T) {
 	}{
 		{[]string{"publish", url}, 1, "unpublished"},
 		{[]string{"publish", url, url + "/table"}, 64, "leave out TABLE"},
-		{[]string{"publish", "--format", "iceberg", url}, 64, "use delta"},
 		{[]string{"publish", "--every", "1s", url}, 64, "goes with --watch"},
 		{[]string{"publish", "--partition", "a b", url}, 64, "cannot be called"},
 	} {

@@ -8,10 +8,8 @@ import (
 	"iter"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	appendverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/append"
@@ -134,13 +132,8 @@ func rootCommand(k *kit.Kit) *cobra.Command {
 		},
 		Args: cobra.ArbitraryArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			k.Patience = cmp.Or(k.Patience, 5*time.Second)
-			k.Console = kit.NewConsole(k.Err, k.Terminal && !k.Verbose, k.Patience)
-			k.Log = zap.NewNop()
-			if k.Verbose {
-				k.Log = k.Console.Logger()
-			}
-			return kit.NotEmpty(cmd)
+			k.Begin()
+			return kit.CheckFlags(cmd)
 		},
 	}
 	root.PersistentFlags().BoolVarP(&k.Verbose, "verbose", "v", false, "log to standard error what is done")
@@ -207,9 +200,7 @@ func runWith(ctx context.Context, k *kit.Kit, args []string) int {
 	root.SetOut(k.Out)
 	root.SetErr(k.Err)
 	err := root.ExecuteContext(ctx)
-	if k.Console != nil {
-		k.Console.Done()
-	}
+	k.End()
 	if code, ok := errors.AsType[kit.CodeError](err); ok {
 		return int(code)
 	}

@@ -263,7 +263,7 @@ func TestSeeBadInput(t *testing.T) {
 		"cat --listen 127.0.0.1:0 " + url:            "--listen goes with --follow",
 		"compact --listen 127.0.0.1:0 " + url:        "--listen goes with --watch",
 		"append --listen 256.0.0.1:1 " + url:         "write an address of this machine",
-		"cat --prices put=1 " + url:                  "--prices goes with --follow",
+		"cat --prices put=1 " + url:                  "--prices goes with --",
 		"compact --prices put=1 " + url:              "--prices goes with --watch",
 		"append --prices put=1 " + url:               "--prices goes with --listen",
 		"append --prices puts=1 " + url:              `there is no price of "puts"; write some of put, get, list and delete`,

@@ -17,9 +17,9 @@ const AwaitPause = time.Second
 
 // AwaitLog waits until there is a log at a URL. The verbs that run until they are stopped do so, since
 // they may be started before the first writer.
-func (k *Kit) AwaitLog(ctx context.Context, url string, g *Gauges) error {
+func (k *Kit) AwaitLog(ctx context.Context, url string) error {
 	looks, told := 0, false
-	return k.await(ctx, url, "log", "the first append, or fencepost init, makes it", g, func(st store.Store, waits bool) error {
+	return k.await(ctx, url, "log", "the first append, or fencepost init, makes it", func(st store.Store, waits bool) error {
 		_, err := manifest.ReadFormat(ctx, st, nil)
 		if looks++; looks%60 != 1 || !errors.Is(err, manifest.ErrNotInitialized) {
 			return err
@@ -37,9 +37,9 @@ func (k *Kit) AwaitLog(ctx context.Context, url string, g *Gauges) error {
 }
 
 // AwaitGroup waits until there is a group at a URL.
-func (k *Kit) AwaitGroup(ctx context.Context, url string, g *Gauges) error {
+func (k *Kit) AwaitGroup(ctx context.Context, url string) error {
 	told := false
-	return k.await(ctx, url, "group", "its first worker makes it", g, func(st store.Store, _ bool) error {
+	return k.await(ctx, url, "group", "its first worker makes it", func(st store.Store, _ bool) error {
 		_, err := group.Partitions(ctx, st)
 		if errors.Is(err, group.ErrNoGroup) && !told {
 			told = true
@@ -52,37 +52,58 @@ func (k *Kit) AwaitGroup(ctx context.Context, url string, g *Gauges) error {
 }
 
 // await calls look until it finds what it looks for, or fails otherwise. It tells look whether it waits already.
-func (k *Kit) await(ctx context.Context, url, what, remedy string, g *Gauges, look func(st store.Store, waits bool) error) error {
+func (k *Kit) await(ctx context.Context, url, what, remedy string, look func(st store.Store, waits bool) error) error {
 	var st store.Store
 	for told := false; ; {
 		var err error
 		if st == nil {
-			if st, err = k.Store(ctx, url, false); err == nil {
-				st = g.Store(st)
-			}
+			st, err = k.Store(ctx, url, false)
 		}
 		if err == nil {
 			err = look(st, told)
 		}
 		// A directory that is not there has no log yet. A bucket is probably mistyped.
-		missing := errors.Is(err, manifest.ErrNotInitialized) || errors.Is(err, group.ErrNoGroup) ||
-			errors.Is(err, store.ErrNoBucket) && strings.HasPrefix(url, "file:")
+		gone := errors.Is(err, store.ErrNoBucket) && strings.HasPrefix(url, "file:")
+		missing := gone || errors.Is(err, manifest.ErrNotInitialized) || errors.Is(err, group.ErrNoGroup)
 		switch {
-		case err == nil || !missing && (st == nil || !Passing(err)): // the first contact has its own time
+		case err == nil || !missing && st == nil: // the first contact has its own time
 			return err
 		case !missing:
-			k.Console.Note("%s; looking again in %v", Line(err), AwaitPause)
+			if err := k.Again(ctx, err, "looking", AwaitPause); err != nil {
+				return err
+			}
+			continue
 		case !told:
 			told = true
 			k.Console.Note("waiting: there is no %s yet at %s; %s. This waits until it is there or a signal comes, and looks every %v", what, url, remedy, AwaitPause)
 		}
-		if missing && errors.Is(err, store.ErrNoBucket) {
+		if gone {
 			st = nil // the directory was replaced, and a store does not follow that
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(AwaitPause):
+		if err := Pause(ctx, AwaitPause); err != nil {
+			return err
 		}
+	}
+}
+
+// Again waits before what a failure of the store has ended is tried again, and says so. It returns why that is in vain.
+func (k *Kit) Again(ctx context.Context, err error, trying string, in time.Duration) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !Passing(err):
+		return err
+	}
+	k.Console.Note("%s; %s again in %v", Line(err), trying, in)
+	return Pause(ctx, in)
+}
+
+// Pause waits, and returns ctx's cause if that ends first.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 
@@ -65,6 +67,15 @@ func Status(err error) int {
 type CodeError int
 
 func (e CodeError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// CannotRun ends with the status that shells give a command that is not there, or cannot be run.
+func (k *Kit) CannotRun(err error) error {
+	k.Console.Note("fencepost: %v", err)
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return CodeError(ExitNotFound)
+	}
+	return CodeError(ExitNotRunnable)
+}
 
 // kindError is err with the exit status of kind. Its text is that of err.
 type kindError struct {

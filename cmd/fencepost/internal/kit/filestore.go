@@ -11,25 +11,17 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// FileStore is the flag that names a second store, which has the files of the log's table.
-type FileStore struct {
-	kit *Kit
-	URL string
+// FilesFlag adds --files to a verb.
+func (k *Kit) FilesFlag(c *cobra.Command) {
+	c.Flags().StringVar(&k.files, "files", "", "`URL` of the store for the files of the table, if the log keeps them apart")
 }
 
-// FileStoreFlag adds --files to a verb.
-func (k *Kit) FileStoreFlag(c *cobra.Command) *FileStore {
-	f := &FileStore{kit: k}
-	c.Flags().StringVar(&f.URL, "files", "", "`URL` of the store for the files of the table, if the log keeps them apart")
-	return f
-}
-
-// Open returns nil if no store was given.
-func (f *FileStore) Open(ctx context.Context, create bool) (store.Store, error) {
-	if f.URL == "" {
-		return nil, nil
+// Files opens the second store, which has the files of the log's table. It returns nil if none was given.
+func (k *Kit) Files(ctx context.Context, create bool) (store.Store, error) {
+	if k.files == "" {
+		return nil, nil //nolint:nilnil // there is none
 	}
-	return f.kit.Store(ctx, f.URL, create)
+	return k.Store(ctx, k.files, create)
 }
 
 // Fits returns [manifest.ErrFiles] if the log in st needs a second store for its files and none is given, or if given is not

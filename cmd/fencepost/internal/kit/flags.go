@@ -137,12 +137,48 @@ func TimeVar(fl *pflag.FlagSet, to *time.Time, name, help string) {
 	}}, name, help)
 }
 
-// NotEmpty refuses flags with an empty text, which must not count as flags that are not given: a variable
-// of the shell may be unset.
-func NotEmpty(cmd *cobra.Command) (err error) {
-	cmd.Flags().Visit(func(f *pflag.Flag) {
+// What annotations say of a flag: it goes with another one, or not.
+const (
+	needs    = "needs"
+	excludes = "excludes"
+)
+
+// Needs says that some flags mean nothing without another one.
+func Needs(c *cobra.Command, flag string, dependent ...string) { annotate(c, needs, flag, dependent) }
+
+// Excludes says that a flag contradicts some others.
+func Excludes(c *cobra.Command, flag string, others ...string) { annotate(c, excludes, flag, others) }
+
+func annotate(c *cobra.Command, what, flag string, of []string) {
+	for _, name := range of {
+		f := c.Flags().Lookup(name)
+		if err := c.Flags().SetAnnotation(name, what, append(f.Annotations[what], flag)); err != nil {
+			panic(err) // there is no such flag
+		}
+	}
+}
+
+// CheckFlags refuses flags that do not fit together. It also refuses those with an empty text, which must not count as flags
+// that are not given: a variable of the shell may be unset.
+func CheckFlags(cmd *cobra.Command) (err error) {
+	fl := cmd.Flags()
+	given := func(name string) bool { return fl.Changed(name) && fl.Lookup(name).Value.String() != "false" }
+	fl.Visit(func(f *pflag.Flag) {
 		if f.Value.Type() == "string" && f.Value.String() == "" {
 			err = Usage("--%s is empty: give it a value, or leave it out", f.Name)
+		}
+		if !given(f.Name) {
+			return
+		}
+		for _, other := range f.Annotations[needs] {
+			if !given(other) {
+				err = Usage("--%s goes with --%s, which is not given", f.Name, other)
+			}
+		}
+		for _, other := range f.Annotations[excludes] {
+			if given(other) {
+				err = Usage("--%s and --%s exclude each other", other, f.Name)
+			}
 		}
 	})
 	return err
@@ -176,6 +212,23 @@ func FlagError(cmd *cobra.Command, err error) error {
 		return Usage("--%s needs a value; %s", empty.GetFlag().Name, see)
 	}
 	return Usage("%w; %s", err, see)
+}
+
+// Parent is a command of which only the verbs below it do something.
+func Parent(use, short, long string, verbs ...*cobra.Command) *cobra.Command {
+	name, _, _ := strings.Cut(use, " ")
+	var names []string
+	for _, v := range verbs {
+		names = append(names, v.Name())
+	}
+	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs, RunE: func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return Usage("which verb: %s %s? see fencepost help %s", name, strings.Join(names, " or "+name+" "), name)
+		}
+		return Usage("there is no verb %q of %s%s; see fencepost help %s", args[0], name, DidYouMean(name+" ", args[0], names), name)
+	}}
+	c.AddCommand(verbs...)
+	return c
 }
 
 func flagNames(cmd *cobra.Command) []string {

@@ -4,6 +4,7 @@ package kit
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,32 @@ type Kit struct {
 	JSON    bool
 	Log     *zap.Logger
 	Console *Console
+
+	// Gauges measure the verb's requests to stores, and what it does.
+	Gauges Gauges
+
+	stop  func() // ends what the verb serves; may be nil
+	files string // the URL of --files
+}
+
+// Begin is called before a verb, when its flags are read.
+func (k *Kit) Begin() {
+	k.Patience = cmp.Or(k.Patience, 5*time.Second)
+	k.Console = NewConsole(k.Err, k.Terminal && !k.Verbose, k.Patience)
+	k.Log = zap.NewNop()
+	if k.Verbose {
+		k.Log = k.Console.Logger()
+	}
+}
+
+// End is called after a verb, also if it did not begin.
+func (k *Kit) End() {
+	if k.stop != nil {
+		k.stop()
+	}
+	if k.Console != nil {
+		k.Console.Done()
+	}
 }
 
 // Verb is how a command is called: status, or group status.
@@ -78,7 +105,7 @@ func (k *Kit) Store(ctx context.Context, raw string, create bool) (store.Store, 
 	if err != nil {
 		return nil, err
 	}
-	return newWatched(st, k.Console), nil
+	return newWatched(k.Gauges.store(st), k.Console), nil
 }
 
 // Writable returns manifest.ErrBackup if st is a backup, and manifest.ErrRestoring if one is being restored there.

@@ -47,11 +47,12 @@ type Gauges struct {
 }
 
 // ListenFlag adds --listen to a verb that runs for long.
-func (k *Kit) ListenFlag(c *cobra.Command) *Gauges {
-	g := &Gauges{}
+func (k *Kit) ListenFlag(c *cobra.Command) {
+	g := &k.Gauges
 	c.Flags().StringVar(&g.addr, "listen", "", "address for /metrics, /healthz and /readyz, such as :9464 (default none)")
 	c.Flags().Var(&g.prices, "prices", "with --listen: dollars for 1,000 requests, as put=0.005,get=0.0004")
-	return g
+	Needs(c, "listen", "prices")
+	c.PreRunE = func(*cobra.Command, []string) error { return g.start(k) }
 }
 
 // pricesValue is what the flag --prices is set to.
@@ -79,19 +80,17 @@ func (p *pricesValue) Set(text string) error {
 	return (&promhooks.Options{Prices: all}).Validate()
 }
 
-// Start serves the metrics until stop is called.
-func (g *Gauges) Start(k *Kit) (stop func(), err error) {
+// start serves the metrics until the verb ends.
+func (g *Gauges) start(k *Kit) (err error) {
 	if g.addr == "" {
-		if g.prices.Prices != nil {
-			return nil, Usage("--prices goes with --listen, where the dollars are served")
-		}
-		return func() {}, nil
+		return nil
 	}
 	g.reg = Registry()
 	if g.m, err = promhooks.New(g.reg, &promhooks.Options{Prices: g.prices.Prices}); err != nil {
-		return nil, err
+		return err
 	}
-	return k.Listen(g.addr, Operations(g.reg, g.ready), func(addr net.Addr) { k.Console.Note("metrics are at http://%v/metrics", addr) })
+	k.stop, err = k.Listen(g.addr, Operations(g.reg, g.ready), func(addr net.Addr) { k.Console.Note("metrics are at http://%v/metrics", addr) })
+	return err
 }
 
 // Registry returns a registry with the metrics of the process.
@@ -171,8 +170,8 @@ func (g *Gauges) ready() (bool, any) {
 	}{ok, g.leads, g.epoch, g.answer}
 }
 
-// Store returns st with its requests measured.
-func (g *Gauges) Store(st store.Store) store.Store {
+// store returns st with its requests measured.
+func (g *Gauges) store(st store.Store) store.Store {
 	if g.m == nil {
 		return st
 	}

@@ -18,16 +18,11 @@ func Ahead(from, end uint64) error {
 
 // Reader opens a reader of the log at a URL.
 func (k *Kit) Reader(ctx context.Context, url string) (*reader.Reader, error) {
-	return k.MeasuredReader(ctx, url, &Gauges{})
-}
-
-// MeasuredReader is Reader with its requests measured.
-func (k *Kit) MeasuredReader(ctx context.Context, url string, g *Gauges) (*reader.Reader, error) {
 	st, err := k.LogStore(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	return reader.Open(ctx, g.Store(st), &reader.Options{Hooks: g.reader(reader.Hooks{})})
+	return reader.Open(ctx, st, &reader.Options{Hooks: k.Gauges.reader(reader.Hooks{})})
 }
 
 // Snapshot takes a snapshot of a version, 0 for the end of the log, without a pin if this process may not write one.

@@ -13,14 +13,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// NPartitions writes a number of partitions.
-func NPartitions(n int) string {
-	if n == 1 {
-		return "1 partition"
-	}
-	return fmt.Sprintf("%d partitions", n)
-}
-
 // RecordRange writes a range of records.
 func RecordRange(first, end uint64) string {
 	if first >= end {

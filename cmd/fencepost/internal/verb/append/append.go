@@ -36,15 +36,10 @@ type appending struct {
 	source    string
 	format    string
 	inFlight  int
-	linger    time.Duration
 	rate      float64
-	hedge     float64
-	plain     bool
 	batch     int64
-	files     *kit.FileStore
 	granted   *granted
 	election  func() leader.Options
-	gauges    *kit.Gauges
 	leader    leader.Options
 
 	epoch   fence.Epoch
@@ -92,7 +87,7 @@ the longest record.`,
 					return kit.Usage("the name of the file is empty; for standard input leave it out, or write -")
 				}
 			}
-			if err := p.granted.check(cmd, p.url); err != nil {
+			if err := p.granted.check(p.url); err != nil {
 				return err
 			}
 			return p.run(cmd.Context())
@@ -104,15 +99,15 @@ the longest record.`,
 	fl.StringVar(&p.format, "format", string(feed.Lines), "lines or frames")
 	kit.CountVar(fl, &p.inFlight, "concurrency", 16, "how many objects to write at once")
 	kit.BytesVar(fl, &p.batch, "batch-bytes", "how large an object may grow while it waits to be sent (default 4 MiB)")
-	kit.SpanVar(fl, &p.linger, "linger", "", 0, "how long a record may wait, to share an object (default not at all)")
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "most objects sent on average (default no bound)")
-	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile (default 0.96; -1: never)")
-	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
-	p.files = k.FileStoreFlag(c)
+	k.FilesFlag(c)
 	p.granted = grantedFlags(fl)
 	p.election = k.Election(c)
-	p.gauges = k.ListenFlag(c)
+	k.ListenFlag(c)
 	k.JSONFlag(c)
+	kit.Needs(c, "cursor", "source")
+	kit.Needs(c, "epoch", "partition")
+	kit.Excludes(c, "epoch", "validity") // with an epoch nobody is elected
 	return c
 }
 
@@ -120,17 +115,9 @@ func (p *appending) run(ctx context.Context) error {
 	if p.format != string(feed.Lines) && p.format != string(feed.Frames) {
 		return kit.Usage("--format is lines or frames, not %q", p.format)
 	}
-	if p.source != "" && !p.cursor {
-		return kit.Usage("--source names the source of a --cursor, which is not given")
-	}
 	if p.batch > maxUnacknowledged {
 		return kit.Usage("--batch-bytes is %d; it must be at most %d", p.batch, maxUnacknowledged)
 	}
-	stop, err := p.gauges.Start(p.Kit)
-	if err != nil {
-		return err
-	}
-	defer stop()
 	opts := p.writer()
 	if err := opts.Validate(); err != nil {
 		return kit.Usage("%w", err) // now, since others may lead for weeks
@@ -153,13 +140,12 @@ func (p *appending) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	st = p.gauges.Store(st)
 	if st, err = p.granted.log(ctx, st); err != nil {
 		return err
 	}
 	p.granted.init(opts.Init)
 	// A store that cannot be used is an error now. A candidate would wait for it.
-	if opts.Files, err = p.files.Open(ctx, true); err != nil {
+	if opts.Files, err = p.Files(ctx, true); err != nil {
 		return err
 	}
 	format, err := manifest.ReadFormat(ctx, st, nil)
@@ -267,9 +253,9 @@ func (p *appending) hooks(size int64) feed.Hooks {
 func (p *appending) writer() *writer.Options {
 	return &writer.Options{
 		Concurrency: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
-		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge, NoCompress: p.plain,
-		Init:  &manifest.InitOptions{Probe: p.Probing(p.url)},
-		Hooks: p.gauges.Writer(writer.Hooks{Progress: p.recovering}),
+		RequestsPerSecond: p.rate,
+		Init:              &manifest.InitOptions{Probe: p.Probing(p.url)},
+		Hooks:             p.Gauges.Writer(writer.Hooks{Progress: p.recovering}),
 	}
 }
 
@@ -316,7 +302,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 		// The log says the same.
 		notes, st = leader.Hooks{}, kit.Unwatched(st)
 	}
-	p.leader.Hooks = p.gauges.Leader("log", notes)
+	p.leader.Hooks = p.Gauges.Leader("log", notes)
 	opts := &fencepost.Options{
 		Leader: &p.leader,
 		Writer: wo,

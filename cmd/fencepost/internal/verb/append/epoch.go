@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/feed"
@@ -43,16 +42,9 @@ func grantedFlags(fl *pflag.FlagSet) *granted {
 	return g
 }
 
-// check refuses flags that contradict one another, and an append that would wait for ever.
-func (g *granted) check(cmd *cobra.Command, url string) error {
-	switch {
-	case g.epoch > 0 && cmd.Flags().Changed("validity"):
-		return kit.Usage("--epoch and --validity exclude each other: with --epoch nobody is elected")
-	case g.epoch > 0:
-		return nil
-	case g.partition >= 0:
-		return kit.Usage("--partition needs --epoch: the group elects the owner of a partition; run this under fencepost exec --group, with --epoch \"$FENCEPOST_EPOCH\"")
-	case os.Getenv("FENCEPOST_EPOCH") != "" && os.Getenv("FENCEPOST_PARTITION") == "" && os.Getenv("FENCEPOST_URL") == url:
+// check refuses an append that would wait for ever.
+func (g *granted) check(url string) error {
+	if g.epoch == 0 && os.Getenv("FENCEPOST_EPOCH") != "" && os.Getenv("FENCEPOST_PARTITION") == "" && os.Getenv("FENCEPOST_URL") == url {
 		return kit.Usage("this runs under fencepost exec, which leads at the same URL until its command ends, so append would wait for ever; write append --epoch \"$FENCEPOST_EPOCH\"")
 	}
 	return nil
@@ -68,7 +60,7 @@ func (g *granted) log(ctx context.Context, st store.Store) (store.Store, error) 
 		return nil, err
 	}
 	if g.partition >= n {
-		return nil, kit.Usage("--partition %d: the group has %s, with the numbers 0 to %d", g.partition, kit.NPartitions(n), n-1)
+		return nil, kit.Usage("--partition %d: the group has %s, with the numbers 0 to %d", g.partition, kit.Plural(n, "partition"), n-1)
 	}
 	// Only the group probes the store, not each of its logs.
 	var f struct {
@@ -112,7 +104,7 @@ func (p *appending) inEpoch(ctx context.Context, st store.Store, f *feed.Feed, w
 	if err != nil {
 		return p.refused(err)
 	}
-	p.gauges.Note(true, p.epoch)
+	p.Gauges.Note(true, p.epoch)
 	p.recovered()
 	p.Console.Note("appending in epoch %d", p.epoch)
 	err = f.Work(ctx, w)
@@ -120,7 +112,7 @@ func (p *appending) inEpoch(ctx context.Context, st store.Store, f *feed.Feed, w
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
 	closed := w.Close(drain)
-	p.gauges.Note(false, p.epoch)
+	p.Gauges.Note(false, p.epoch)
 	if err == nil {
 		err = closed
 	}

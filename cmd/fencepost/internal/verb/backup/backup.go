@@ -16,8 +16,6 @@ import (
 // copying is what backup and restore have in common.
 type copying struct {
 	noVerify bool
-	files    *kit.FileStore
-	gauges   *kit.Gauges
 	copy     func(ctx context.Context, from, to store.Store, o *backup.Options) (*backup.Report, error)
 }
 
@@ -46,11 +44,6 @@ It needs the rights of a reader, and to write to DESTINATION.`,
 		Example: "fencepost backup s3://bucket/orders s3://backups/orders",
 		Args:    kit.WantArgs(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			stop, err := p.gauges.Start(k)
-			if err != nil {
-				return err
-			}
-			defer stop()
 			from, err := k.LogStore(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -59,7 +52,7 @@ It needs the rights of a reader, and to write to DESTINATION.`,
 			if err != nil {
 				return err
 			}
-			r, err := p.run(cmd.Context(), k, p.gauges.Store(from), p.gauges.Store(to), nil)
+			r, err := p.run(cmd.Context(), k, from, to, nil)
 			if err != nil || k.JSON {
 				return err
 			}
@@ -98,11 +91,6 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 		Example: "fencepost restore s3://backups/orders s3://bucket/orders-2",
 		Args:    kit.WantArgs(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			stop, err := p.gauges.Start(k)
-			if err != nil {
-				return err
-			}
-			defer stop()
 			from, err := k.Store(cmd.Context(), args[0], false)
 			if err != nil {
 				return err
@@ -111,7 +99,7 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 			if err != nil {
 				return err
 			}
-			r, err := p.run(cmd.Context(), k, p.gauges.Store(from), p.gauges.Store(to), k.Probing(args[1]))
+			r, err := p.run(cmd.Context(), k, from, to, k.Probing(args[1]))
 			if err != nil || k.JSON {
 				return err
 			}
@@ -128,20 +116,17 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 
 func (p *copying) flags(k *kit.Kit, c *cobra.Command) {
 	c.Flags().BoolVar(&p.noVerify, "no-verify", false, "do not read the copy to check it")
-	p.files = k.FileStoreFlag(c)
-	p.gauges = k.ListenFlag(c)
+	k.FilesFlag(c)
+	k.ListenFlag(c)
 	k.JSONFlag(c)
 }
 
 // run copies. Probing is for a restore, which also makes a directory for the files of the table if there
 // is none.
 func (p *copying) run(ctx context.Context, k *kit.Kit, from, to store.Store, probing *probe.Options) (*backup.Report, error) {
-	files, err := p.files.Open(ctx, probing != nil)
+	files, err := k.Files(ctx, probing != nil)
 	if err != nil {
 		return nil, err
-	}
-	if files != nil {
-		files = p.gauges.Store(files)
 	}
 	r, err := p.copy(ctx, from, to, &backup.Options{
 		Files:    files,

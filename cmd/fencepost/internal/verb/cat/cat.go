@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/reader"
 )
@@ -22,7 +21,6 @@ func Command(k *kit.Kit) *cobra.Command {
 	e := excerpt{from: reader.Oldest}
 	var follow, exact bool
 	var format string
-	var g *kit.Gauges
 	who := consumer{note: func(format string, args ...any) { k.Console.Note(format, args...) }}
 	c := &cobra.Command{
 		Use:   "cat [--from N] [--to N] [--follow] [--consumer NAME] [--format FORMAT] URL",
@@ -72,25 +70,15 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 			case exact:
 				encode = func(w io.Writer, r reader.Record) error { return encodeJSON(w, r, true) }
 			}
-			for _, flag := range []string{"listen", "prices"} {
-				if !follow && cmd.Flags().Changed(flag) {
-					return kit.Usage("--%s goes with --follow, which is not given", flag)
-				}
-			}
-			if err := e.check(cmd, follow, who.name != ""); err != nil {
+			if err := e.check(cmd); err != nil {
 				return err
 			}
-			stop, err := g.Start(k)
-			if err != nil {
-				return err
-			}
-			defer stop()
 			if follow {
-				if err := k.AwaitLog(cmd.Context(), args[0], g); err != nil {
+				if err := k.AwaitLog(cmd.Context(), args[0]); err != nil {
 					return err
 				}
 			}
-			r, err := k.MeasuredReader(cmd.Context(), args[0], g)
+			r, err := k.Reader(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -104,7 +92,7 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 			return k.Refused(who.close(ctx, cat(ctx, k, r, e.from, follow, encode, &who)))
 		},
 	}
-	g = k.ListenFlag(c)
+	k.ListenFlag(c)
 	e.flags(c)
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
 	c.Flags().StringVar(&format, "format", "lines", "lines, raw, frames or json")
@@ -113,6 +101,12 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 	c.Flags().StringVar(&who.name, "consumer", "", "begin at the position of that name, and keep it up to date")
 	kit.EpochVar(c.Flags(), &who.epoch, "take the position over for this epoch (default for the next one)")
 	k.JSONFlag(c)
+	kit.Needs(c, "follow", "listen", "prices")
+	kit.Needs(c, "consumer", "epoch")
+	kit.Excludes(c, "from", "since")
+	kit.Excludes(c, "to", "until")
+	kit.Excludes(c, "follow", "to", "since", "until")
+	kit.Excludes(c, "consumer", "to", "since", "until")
 	return c
 }
 
@@ -180,14 +174,10 @@ func tail(ctx context.Context, k *kit.Kit, r *reader.Reader, from uint64) iter.S
 			if failed == nil {
 				return
 			}
-			if ctx.Err() == nil && kit.Passing(failed) {
-				k.Console.Note("%s; trying again in %v", kit.Line(failed), wait)
-				if clock.Sleep(ctx, clock.System(), wait) == nil {
-					continue
-				}
+			if err := k.Again(ctx, failed, "trying", wait); err != nil {
+				yield(reader.Record{}, err)
+				return
 			}
-			yield(reader.Record{}, failed)
-			return
 		}
 	}
 }

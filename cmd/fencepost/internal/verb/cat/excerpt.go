@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,22 +29,10 @@ func (e *excerpt) flags(c *cobra.Command) {
 }
 
 // check is called before any request.
-func (e *excerpt) check(c *cobra.Command, follow, consumer bool) error {
+func (e *excerpt) check(c *cobra.Command) error {
 	fl := c.Flags()
-	for _, flag := range []string{"to", "since", "until"} {
-		if !fl.Changed(flag) {
-			continue
-		}
-		e.bounded = true
-		if follow || consumer {
-			return kit.Usage("--%s does not go with --follow and --consumer", flag)
-		}
-	}
+	e.bounded = slices.ContainsFunc([]string{"to", "since", "until"}, fl.Changed)
 	switch {
-	case fl.Changed("from") && fl.Changed("since"):
-		return kit.Usage("--from and --since both say where to begin")
-	case fl.Changed("to") && fl.Changed("until"):
-		return kit.Usage("--to and --until both say where to end")
 	case fl.Changed("from") && fl.Changed("to") && e.to < e.from:
 		return kit.Usage("--to %d is before --from %d", e.to, e.from)
 	case fl.Changed("since") && fl.Changed("until") && e.until.Before(e.since):

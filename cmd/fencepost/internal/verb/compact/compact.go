@@ -27,7 +27,6 @@ type compaction struct {
 	atOnce            int
 	o                 compactor.Options
 	keep              leader.PruneOptions
-	gauges            *kit.Gauges
 }
 
 func compactFlags(fl *pflag.FlagSet) *compaction {
@@ -38,9 +37,6 @@ func compactFlags(fl *pflag.FlagSet) *compaction {
 	kit.CountVar(fl, &f.o.MinObjects, "min-objects", 64, "with --watch: fold when so many objects wait")
 	kit.SpanVar(fl, &f.o.MaxAge, "max-age", "1m", kit.Positive, "with --watch: or when one has waited for so long")
 	kit.BytesVar(fl, &f.o.SegmentBytes, "segment-bytes", "how large a segment may grow (default 256 MiB)")
-	kit.CountVar(fl, &f.o.Levels, "levels", 3, "how often merging writes a record again, at most")
-	kit.CountVar(fl, &f.o.FanIn, "fan-in", 64, "the size ratio between the levels of segments")
-	fl.BoolVar(&f.o.NoCompress, "no-compress", false, "store segments without compression")
 	kit.CountVar(fl, &f.o.Concurrency, "concurrency", 16, "how many log objects to read at once")
 	fl.IntVar(&f.o.RequestsPerSecond, "requests-per-second", 0, "most requests on average (default no bound)")
 	kit.BytesVar(fl, &f.o.BytesPerSecond, "bytes-per-second", "most bytes read and written on average (default no bound)")
@@ -91,39 +87,23 @@ its log, which ends in /partition/ and six digits.`,
 		Args:    kit.WantArgs(1, 1),
 	}
 	f := compactFlags(c.Flags())
-	files := k.FileStoreFlag(c)
+	k.FilesFlag(c)
 	election := k.Election(c)
-	f.gauges = k.ListenFlag(c)
+	k.ListenFlag(c)
 	k.JSONFlag(c)
+	kit.Needs(c, "watch", "interval", "idle-interval", "min-objects", "max-age", "group", "listen", "prices")
+	kit.Needs(c, "group", "at-once")
+	kit.Excludes(c, "watch", "dry-run")
+	kit.Excludes(c, "group", "json", "keep-locks", "keep-locks-for") // rounds of many logs would be mixed; those of a group have no locks
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if f.group && k.JSON {
-			return kit.Usage("--group and --json exclude each other: the rounds of many logs would be mixed")
-		}
-		if f.watch && f.dry {
-			return kit.Usage("--watch and --dry-run exclude each other")
-		}
-		changed := cmd.Flags().Changed
-		for _, name := range []string{"interval", "idle-interval", "min-objects", "max-age", "group", "listen", "prices"} {
-			if !f.watch && changed(name) {
-				return kit.Usage("--%s goes with --watch, which is not given", name)
-			}
-		}
-		if !f.group && changed("logs") {
-			return kit.Usage("--logs goes with --group, which is not given")
-		}
 		lo := election()
 		o := f.options(&lo)
 		var err error
-		if o.Files, err = files.Open(cmd.Context(), false); err != nil {
+		if o.Files, err = k.Files(cmd.Context(), false); err != nil {
 			return err
 		}
 		if f.group {
-			for _, name := range []string{"keep-locks", "keep-locks-for"} {
-				if changed(name) {
-					return kit.Usage("--%s does not go with --group: the logs of a group have no locks", name)
-				}
-			}
-			return runGroup(cmd.Context(), k, args[0], f, o.Files, changed, lo.Validity)
+			return runGroup(cmd.Context(), k, args[0], f, o.Files, cmd.Flags().Changed, lo.Validity)
 		}
 		return compact(cmd.Context(), k, args[0], f, o)
 	}
@@ -137,14 +117,9 @@ func compact(ctx context.Context, k *kit.Kit, url string, f *compaction, o *comp
 			k.Console.Note("this is the compactor of epoch %d; it checks every %v, and folds when %d objects wait or one has waited for %v", e.Epoch, o.Interval, o.MinObjects, o.MaxAge)
 		}
 	}
-	stop, err := f.gauges.Start(k)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	o.Leader.Hooks = f.gauges.Leader("compactor", o.Leader.Hooks)
+	o.Leader.Hooks = k.Gauges.Leader("compactor", o.Leader.Hooks)
 	if f.watch {
-		if err := k.AwaitLog(ctx, url, f.gauges); err != nil {
+		if err := k.AwaitLog(ctx, url); err != nil {
 			return err
 		}
 	}
@@ -159,7 +134,6 @@ func compact(ctx context.Context, k *kit.Kit, url string, f *compaction, o *comp
 	if f.watch {
 		st = kit.Unwatched(st)
 	}
-	st = f.gauges.Store(st)
 	var round compactor.Report
 	o.Hooks.Progress = func(r compactor.Report) {
 		round = r
@@ -179,7 +153,7 @@ func compact(ctx context.Context, k *kit.Kit, url string, f *compaction, o *comp
 			}
 		}
 	}
-	o.Hooks = f.gauges.Compactor(o.Hooks)
+	o.Hooks = k.Gauges.Compactor(o.Hooks)
 	c, err := compactor.New(st, o)
 	switch {
 	case err != nil:
@@ -194,11 +168,6 @@ func compact(ctx context.Context, k *kit.Kit, url string, f *compaction, o *comp
 
 // runGroup compacts the logs of a group until it is stopped.
 func runGroup(ctx context.Context, k *kit.Kit, url string, f *compaction, files store.Store, changed func(flag string) bool, validity time.Duration) error {
-	stop, err := f.gauges.Start(k)
-	if err != nil {
-		return err
-	}
-	defer stop()
 	log := k.Log
 	if !k.Verbose {
 		log = k.Console.Logger()
@@ -206,15 +175,15 @@ func runGroup(ctx context.Context, k *kit.Kit, url string, f *compaction, files 
 	o := f.o
 	o.Files = files
 	o.RequestsPerSecond, o.BytesPerSecond = 0, 0 // of one log
-	o.Hooks = f.gauges.Compactors()
+	o.Hooks = k.Gauges.Compactors()
 	if !changed("interval") {
 		o.Interval = 0
 	}
 	opts := &group.CompactOptions{
 		Group: &group.Options{
 			Identity: leader.DefaultIdentity(), Probe: k.Probing(url),
-			Hooks: f.gauges.Group(group.Hooks{Assigned: func(e group.Assigned) {
-				k.Console.Note("this process compacts %d of %s; processes that share them: %d", e.Owned, kit.NPartitions(e.Partitions), e.Members)
+			Hooks: k.Gauges.Group(group.Hooks{Assigned: func(e group.Assigned) {
+				k.Console.Note("this process compacts %d of %s; processes that share them: %d", e.Owned, kit.Plural(e.Partitions, "partition"), e.Members)
 			}}),
 		},
 		Compactor: &o, RequestsPerSecond: f.o.RequestsPerSecond, BytesPerSecond: f.o.BytesPerSecond, Concurrency: f.atOnce, Logger: log,
@@ -225,14 +194,14 @@ func runGroup(ctx context.Context, k *kit.Kit, url string, f *compaction, files 
 	if err := opts.Validate(); err != nil {
 		return kit.Usage("%w", err)
 	}
-	if err := k.AwaitGroup(ctx, url, f.gauges); err != nil {
+	if err := k.AwaitGroup(ctx, url); err != nil {
 		return err
 	}
 	st, err := k.Store(ctx, url, false)
 	if err != nil {
 		return err
 	}
-	return cmp.Or(group.Compact(ctx, f.gauges.Store(st), opts), context.Cause(ctx))
+	return cmp.Or(group.Compact(ctx, st, opts), context.Cause(ctx))
 }
 
 // worked tells whether a pass found something to do.

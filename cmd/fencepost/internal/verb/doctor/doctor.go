@@ -17,7 +17,6 @@ import (
 func Command(k *kit.Kit) *cobra.Command {
 	var o doctor.Options
 	var strict bool
-	var files *kit.FileStore
 	c := &cobra.Command{
 		Use:   "doctor [--deep] [--strict] [--json] URL",
 		Short: "check all that an operator should check",
@@ -54,7 +53,7 @@ uploads of the bucket, and with --deep to probe.`,
 		Args:    kit.WantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if o.Files, err = files.Open(cmd.Context(), false); err != nil {
+			if o.Files, err = k.Files(cmd.Context(), false); err != nil {
 				return err
 			}
 			found, err := examine(cmd.Context(), k, args[0], &o)
@@ -72,7 +71,7 @@ uploads of the bucket, and with --deep to probe.`,
 	}
 	c.Flags().BoolVar(&o.Deep, "deep", false, "probe the store, and read the whole log")
 	c.Flags().BoolVar(&strict, "strict", false, "fail on warnings too")
-	files = k.FileStoreFlag(c)
+	k.FilesFlag(c)
 	k.JSONFlag(c)
 	return c
 }

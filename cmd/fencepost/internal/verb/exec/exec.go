@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,6 @@ type execution struct {
 	poll     time.Duration
 	election func() leader.Options
 	leader   leader.Options
-	gauges   *kit.Gauges
 
 	group                 bool
 	partitions            int
@@ -109,10 +109,15 @@ a writer.`,
 	kit.SpanVar(fl, &x.grace, "grace", "", kit.Positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
 	kit.SpanVar(fl, &x.poll, "poll", "", kit.Positive, "how often to look who leads (default 1/40 of the validity)")
 	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
-	fl.IntVar(&x.partitions, "partitions", 0, "as --group; make the group, or raise its number of partitions")
+	kit.CountVar(fl, &x.partitions, "partitions", 0, "as --group; make the group, or raise its number of partitions")
 	fl.Uint64Var((*uint64)(&x.base), "base", 0, "with --partitions: if the group is made, its epochs are above this")
 	x.election = k.Election(c)
-	x.gauges = k.ListenFlag(c)
+	k.ListenFlag(c)
+	kit.Needs(c, "partitions", "base")
+	kit.Excludes(c, "wait", "no-wait")
+	for _, group := range []string{"group", "partitions"} { // a member waits until it owns something
+		kit.Excludes(c, group, "wait", "no-wait", "poll")
+	}
 	return c
 }
 
@@ -133,17 +138,8 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	var err error
 	if x.path, err = exec.LookPath(x.argv[0]); err != nil {
-		x.Console.Note("fencepost: %v", err)
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-			return kit.CodeError(kit.ExitNotFound)
-		}
-		return kit.CodeError(kit.ExitNotRunnable)
+		return x.CannotRun(err)
 	}
-	stop, err := x.gauges.Start(x.Kit)
-	if err != nil {
-		return err
-	}
-	defer stop()
 	st, err := x.Store(ctx, x.url, true)
 	if err != nil {
 		return err
@@ -151,7 +147,6 @@ func (x *execution) run(ctx context.Context) error {
 	if err := kit.Writable(ctx, st); err != nil {
 		return err
 	}
-	st = x.gauges.Store(st)
 	x.signals = make(chan os.Signal, 64)
 	signal.Notify(x.signals, forwarded()...)
 	defer signal.Stop(x.signals)
@@ -175,9 +170,6 @@ func (x *execution) run(ctx context.Context) error {
 }
 
 func (x *execution) options() error {
-	if x.noWait && x.wait > 0 {
-		return kit.Usage("--wait and --no-wait exclude each other")
-	}
 	x.leader = x.election()
 	if err := x.leader.Validate(); err != nil {
 		return kit.Usage("%w", err)
@@ -190,9 +182,6 @@ func (x *execution) options() error {
 		x.grace = v / 5
 	}
 	x.group = x.group || x.partitions != 0
-	if err := x.groupOptions(); err != nil {
-		return err
-	}
 	// A heartbeat must come before the command is told to end.
 	if most := v - v/10 - v*2/5; x.grace >= most {
 		return kit.Usage("--grace %v must be less than %v: a term of --validity %v lasts %v without a heartbeat, and the next one comes after %v",
@@ -231,20 +220,31 @@ func forwarded() (all []os.Signal) {
 	return all
 }
 
+// receiving calls receive with the signals that come until stop is called.
+func (x *execution) receiving(receive func(syscall.Signal)) (stop func()) {
+	over, handled := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(handled)
+		for {
+			select {
+			case <-over:
+				return
+			case s := <-x.signals:
+				receive(kit.SignalNumber(s))
+			}
+		}
+	}()
+	return func() { close(over); <-handled }
+}
+
 // lead waits for the lead, and runs the command for one term.
 func (x *execution) lead(parent context.Context, st store.Store, pause time.Duration) error {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
 	defer end(nil)
 	r := &running{execution: x, end: end, done: ctx.Done(), hard: make(chan struct{})}
-	over := make(chan struct{})
-	handled := make(chan struct{})
-	go func() {
-		defer close(handled)
-		r.handle(over)
-	}()
+	stop := x.receiving(r.receive)
 	defer func() {
-		close(over)
-		<-handled
+		stop()
 		x.ending = x.ending || r.ended()
 	}()
 	// A signal that came just before x.signals was set up is known here only.
@@ -257,7 +257,7 @@ func (x *execution) lead(parent context.Context, st store.Store, pause time.Dura
 	}
 	opts := x.leader
 	opts.Hooks.Leader = func(rec leader.Record) { r.met(rec, opts.Identity) }
-	opts.Hooks = x.gauges.Leader("exec", opts.Hooks)
+	opts.Hooks = x.Gauges.Leader("exec", opts.Hooks)
 	e, err := leader.New(st, fencepost.LockPrefix, &opts)
 	if err != nil {
 		return err
@@ -299,6 +299,28 @@ func (x *execution) prepare(ctx context.Context, st store.Store, r *running) err
 
 func busy(r leader.Record) error {
 	return fmt.Errorf("%w: %s, in epoch %d since %s", errBusy, r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime))
+}
+
+// command is the command for one epoch. Its deadline is told in a file, from the second time on beside the work: a disk
+// that hangs, or a pipe that the command has put there, would keep the lead for ever. The command may rely on the first.
+func (x *execution) command(epoch fence.Epoch, to *deadlines, grace time.Duration, signals <-chan syscall.Signal) *supervise.Command {
+	return &supervise.Command{
+		Path: x.path, Args: x.argv, Env: x.environment(epoch, to.file), Watchdog: []string{"fencepost", WatchdogVerb}, Grace: grace, Signals: signals,
+		Renewed: func(deadline supervise.Moment) {
+			write := func() error {
+				err := writeDeadline(to.file, epoch, deadline, grace)
+				if err != nil {
+					x.Console.Note("fencepost: %v", err)
+				}
+				return err
+			}
+			if !to.there {
+				to.there = write() == nil
+				return
+			}
+			to.lines.Do(1, write)
+		},
+	}
 }
 
 // environment is that of the command. Of a variable that is there twice, most programs see the

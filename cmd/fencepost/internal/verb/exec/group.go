@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
 	"github.com/fencepost/fencepost/ext/group"
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 )
@@ -43,19 +42,7 @@ func (x *execution) share(parent context.Context, st store.Store) error {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
 	defer end(nil)
 	s := &sharing{execution: x, end: end, done: ctx.Done(), hard: make(chan struct{}), commands: map[int]chan<- syscall.Signal{}}
-	over, handled := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(handled)
-		for {
-			select {
-			case <-over:
-				return
-			case sig := <-x.signals:
-				s.receive(kit.SignalNumber(sig))
-			}
-		}
-	}()
-	defer func() { close(over); <-handled }()
+	defer x.receiving(s.receive)()
 	// A signal that came just before x.signals was set up is known here only.
 	defer context.AfterFunc(parent, func() { end(context.Cause(parent)) })()
 	for {
@@ -78,7 +65,7 @@ func (x *execution) share(parent context.Context, st store.Store) error {
 func (s *sharing) session(ctx context.Context, st store.Store) error {
 	opts := &group.Options{
 		Partitions: s.partitions, Base: s.base, Identity: s.leader.Identity, Logger: s.Log.Named("group"), Probe: s.Probing(s.url),
-		Hooks: s.gauges.Group(group.Hooks{
+		Hooks: s.Gauges.Group(group.Hooks{
 			Opened: func(o group.Opening) {
 				s.Console.Note("partition %d is ours, in epoch %d", o.Partition, o.Token.Epoch())
 			},
@@ -200,13 +187,9 @@ func (s *sharing) once(ctx context.Context, p *group.Partition, file *deadlines,
 	if !s.graceSet {
 		grace = p.Held() / 5 // the group may have another validity than --validity
 	}
-	epoch := p.Token().Epoch()
-	return supervise.Run(ctx, &supervise.Command{
-		Path: s.path, Args: s.argv, NoInput: true, Watchdog: []string{"fencepost", WatchdogVerb},
-		Env:  append(s.environment(epoch, file.file), "FENCEPOST_PARTITION="+strconv.Itoa(p.Number())),
-		Held: p.Held, Grace: grace, Signals: signals,
-		Renewed: func(deadline supervise.Moment) { s.renewed(file, epoch, deadline, grace) },
-	})
+	c := s.command(p.Token().Epoch(), file, grace, signals)
+	c.Held, c.NoInput, c.Env = p.Held, true, append(c.Env, "FENCEPOST_PARTITION="+strconv.Itoa(p.Number()))
+	return supervise.Run(ctx, c)
 }
 
 // until returns a context that also ends when over is closed.
@@ -243,36 +226,4 @@ func newDeadlines() (*deadlines, error) {
 func (d *deadlines) remove() {
 	var last sink.Queue // what waits in the other one may wait for ever
 	last.Do(1, func() error { _ = os.RemoveAll(filepath.Dir(d.file)); return nil })
-}
-
-// renewed writes the deadline, and from the second time on beside the work: a disk that hangs, or a pipe that the command
-// has put there, would keep the lead for ever. The command may rely on the first.
-func (x *execution) renewed(to *deadlines, epoch fence.Epoch, deadline supervise.Moment, grace time.Duration) {
-	write := func() error {
-		err := writeDeadline(to.file, epoch, deadline, grace)
-		if err != nil {
-			x.Console.Note("fencepost: %v", err)
-		}
-		return err
-	}
-	if !to.there {
-		to.there = write() == nil
-		return
-	}
-	to.lines.Do(1, write)
-}
-
-// groupOptions checks the flags of a group.
-func (x *execution) groupOptions() error {
-	switch {
-	case x.partitions < 0:
-		return kit.Usage("--partitions %d must be from 1 on", x.partitions)
-	case x.base > 0 && x.partitions == 0:
-		return kit.Usage("--base goes with --partitions, which makes the group")
-	case x.group && (x.wait > 0 || x.noWait):
-		return kit.Usage("--wait and --no-wait do not go with --group: a member waits until it owns something")
-	case x.group && x.poll > 0:
-		return kit.Usage("--poll does not go with --group: its members look often enough")
-	}
-	return nil
 }

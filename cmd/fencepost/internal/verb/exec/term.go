@@ -53,18 +53,7 @@ func (t *terminations) add() int {
 	return t.n
 }
 
-// handle passes signals on.
-func (r *running) handle(over <-chan struct{}) {
-	for {
-		select {
-		case <-over:
-			return
-		case s := <-r.signals:
-			r.receive(kit.SignalNumber(s))
-		}
-	}
-}
-
+// receive passes a signal on.
 func (r *running) receive(s syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,11 +231,9 @@ func (r *running) once(ctx context.Context, t *leader.Term, file *deadlines, sig
 			r.missed(<-signals)
 		}
 	}()
-	return supervise.Run(ctx, &supervise.Command{
-		Path: r.path, Args: r.argv, Env: r.environment(t.Epoch(), file.file), Watchdog: []string{"fencepost", WatchdogVerb},
-		Held: t.Held, Grace: r.grace, Signals: signals, Missed: r.missed, Told: r.wasTold,
-		Renewed: func(deadline supervise.Moment) { r.renewed(file, t.Epoch(), deadline, r.grace) },
-	})
+	c := r.command(t.Epoch(), file, r.grace, signals)
+	c.Held, c.Missed, c.Told = t.Held, r.missed, r.wasTold
+	return supervise.Run(ctx, c)
 }
 
 // verdict is the error of a wait and a term.

@@ -45,8 +45,10 @@ It needs the right to read. --pin needs the rights of a reader.`,
 	fl.BoolVarP(&l.null, "null", "0", false, "end each path with a NUL byte")
 	fl.StringVar(&l.pin, "pin", "", "hold the files under this name")
 	kit.SpanVar(fl, &l.ttl, "ttl", "", manifest.MinPinTTL, "how long --pin holds (default until unpin)")
-	l.files = k.FileStoreFlag(c)
+	k.FilesFlag(c)
 	k.JSONFlag(c)
+	kit.Needs(c, "pin", "ttl")
+	kit.Excludes(c, "json", "format")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if fl.Changed("at") && l.version == 0 {
 			return kit.Usage("--at is 0; versions begin at 1")
@@ -64,7 +66,6 @@ type listing struct {
 	null    bool
 	pin     string
 	ttl     time.Duration
-	files   *kit.FileStore
 }
 
 func (l *listing) run(ctx context.Context, raw string) error {
@@ -74,10 +75,6 @@ func (l *listing) run(ctx context.Context, raw string) error {
 		return kit.Usage("--format is one of %s, not %q", formNames(), l.form)
 	case l.null && form == nil, l.null && l.form == "duckdb":
 		return kit.Usage("-0 goes with --format paths or urls")
-	case l.JSON && form != nil:
-		return kit.Usage("--json and --format exclude each other")
-	case l.ttl != 0 && l.pin == "":
-		return kit.Usage("--ttl goes with --pin, which is not given")
 	case l.null:
 		end = 0
 	}
@@ -85,7 +82,7 @@ func (l *listing) run(ctx context.Context, raw string) error {
 	if err != nil {
 		return err
 	}
-	second, err := l.files.Open(ctx, false)
+	second, err := l.Files(ctx, false)
 	if err != nil {
 		return err
 	}

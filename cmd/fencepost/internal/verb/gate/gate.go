@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -27,23 +26,11 @@ import (
 
 // Command returns the verb.
 func Command(k *kit.Kit) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "gate VERB ...",
-		Short: "let a script write only if its epoch is the highest",
-		Long: `A gate remembers the highest epoch that has passed, and refuses lower ones with exit
+	return kit.Parent("gate VERB ...", "let a script write only if its epoch is the highest",
+		`A gate remembers the highest epoch that has passed, and refuses lower ones with exit
 status 77. So a leader that was paused and replaced changes nothing when it wakes up.
 The epoch is $FENCEPOST_EPOCH, which fencepost exec sets, or that of --epoch.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			verbs := []string{"set", "get", "run"}
-			if len(args) == 0 {
-				return kit.Usage("which verb: gate %s? see fencepost help gate", strings.Join(verbs, " or gate "))
-			}
-			return kit.Usage("there is no verb %q of gate%s; see fencepost help gate", args[0], kit.DidYouMean("gate ", args[0], verbs))
-		},
-	}
-	c.AddCommand(setCommand(k), getCommand(k), runCommand(k))
-	return c
+		setCommand(k), getCommand(k), runCommand(k))
 }
 
 // epochFlag is --epoch, with $FENCEPOST_EPOCH as its default.
@@ -292,11 +279,7 @@ func runHolding(ctx context.Context, k *kit.Kit, f *os.File, argv []string) erro
 		return kit.CodeError(statusOf(exit))
 	}
 	if err != nil {
-		k.Console.Note("fencepost: %v", err)
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-			return kit.CodeError(kit.ExitNotFound)
-		}
-		return kit.CodeError(kit.ExitNotRunnable)
+		return k.CannotRun(err)
 	}
 	return nil
 }

@@ -70,27 +70,19 @@ func drain(ctx context.Context, k *kit.Kit, st store.Store, who string, wait boo
 	if err := group.Drain(ctx, st, m.Name, nil); err != nil {
 		return err
 	}
-	left := func(done bool) error {
-		return k.Print(struct {
-			Member   string `json:"member"`
-			Identity string `json:"identity"`
-			Left     bool   `json:"left"`
-		}{m.Name, m.Identity, done})
+	text := fmt.Appendf(nil, "%s is told to leave; it owns %s\n", d.who, kit.Plural(m.Owned, "partition"))
+	if wait {
+		k.Console.Note("told %s to leave. That takes three validities of %v at most, and as long as its work takes to return. A signal ends only this wait", d.who, validity)
+		if err := drained(ctx, k, st, &d); err != nil {
+			return err
+		}
+		text = fmt.Appendf(nil, "%s has left\n", d.who)
 	}
-	switch {
-	case !wait && k.JSON:
-		return left(false)
-	case !wait:
-		return k.Write(fmt.Appendf(nil, "%s is told to leave; it owns %s\n", d.who, kit.NPartitions(m.Owned)))
-	}
-	k.Console.Note("told %s to leave. That takes three validities of %v at most, and as long as its work takes to return. A signal ends only this wait", d.who, validity)
-	if err := drained(ctx, k, st, &d); err != nil {
-		return err
-	}
-	if k.JSON {
-		return left(true)
-	}
-	return k.Write(fmt.Appendf(nil, "%s has left\n", d.who))
+	return k.Show(struct {
+		Member   string `json:"member"`
+		Identity string `json:"identity"`
+		Left     bool   `json:"left"`
+	}{m.Name, m.Identity, wait}, text)
 }
 
 // drained waits until a member has left, or nobody can make it leave. It says after each change and now and
@@ -238,9 +230,9 @@ func person(m *group.Member) string {
 // some names partitions, with their number.
 func some(ps []int) string {
 	if len(ps) == 0 {
-		return kit.NPartitions(0)
+		return kit.Plural(0, "partition")
 	}
-	return fmt.Sprintf("%s (%s)", kit.NPartitions(len(ps)), runs(ps))
+	return fmt.Sprintf("%s (%s)", kit.Plural(len(ps), "partition"), runs(ps))
 }
 
 // find returns the member that somebody means.

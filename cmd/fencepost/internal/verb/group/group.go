@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/ext/group"
@@ -22,22 +21,10 @@ import (
 
 // Command returns the verb.
 func Command(k *kit.Kit) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "group VERB URL",
-		Short: "show or change a group of workers that share partitions",
-		Long: `A group is what package group keeps in a store: workers share partitions, and each
+	return kit.Parent("group VERB URL", "show or change a group of workers that share partitions",
+		`A group is what package group keeps in a store: workers share partitions, and each
 partition has one owner. The URL is the one that the workers use.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			verbs := []string{"status", "drain", "retry"}
-			if len(args) == 0 {
-				return kit.Usage("which verb: group %s? see fencepost help group", strings.Join(verbs, " or group "))
-			}
-			return kit.Usage("there is no verb %q of group%s; see fencepost help group", args[0], kit.DidYouMean("group ", args[0], verbs))
-		},
-	}
-	c.AddCommand(statusCommand(k), drainCommand(k), retryCommand(k))
-	return c
+		statusCommand(k), drainCommand(k), retryCommand(k))
 }
 
 func statusCommand(k *kit.Kit) *cobra.Command {
@@ -101,14 +88,10 @@ func follow(ctx context.Context, k *kit.Kit, st store.Store, f func(*group.Statu
 				return err
 			}
 		}
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case !seen || !kit.Passing(failed):
+		if !seen && ctx.Err() == nil {
 			return failed
 		}
-		k.Console.Note("%s; looking again in %v", kit.Line(failed), kit.AwaitPause)
-		if err := clock.Sleep(ctx, clock.System(), kit.AwaitPause); err != nil {
+		if err := k.Again(ctx, failed, "looking", kit.AwaitPause); err != nil {
 			return err
 		}
 	}
@@ -128,11 +111,11 @@ func groupTable(d *survey.Group) []byte {
 		}
 	}
 	b := kit.Rows(func(row func(name, format string, args ...any)) {
-		row("group", "%s; %s, validity %v; assignment %d", cmp.Or(d.Name, "without a name"), kit.NPartitions(d.Partitions), survey.Span(d.Validity), d.Assignment)
+		row("group", "%s; %s, validity %v; assignment %d", cmp.Or(d.Name, "without a name"), kit.Plural(d.Partitions, "partition"), survey.Span(d.Validity), d.Assignment)
 		row("organiser", "%s", organiser)
 		list := func(name string, ps []int, why string) {
 			if len(ps) > 0 {
-				row(name, "%s: %s%s", kit.NPartitions(len(ps)), runs(ps), why)
+				row(name, "%s: %s%s", kit.Plural(len(ps), "partition"), runs(ps), why)
 			}
 		}
 		list("moving", d.Moving, "; waiting until the last owner has stopped")

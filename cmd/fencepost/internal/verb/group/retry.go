@@ -49,13 +49,11 @@ func retry(ctx context.Context, k *kit.Kit, st store.Store, partitions []int) er
 	if err != nil {
 		return err
 	}
-	if k.JSON {
-		return k.Print(struct {
-			Again []int `json:"again"`
-		}{append([]int{}, again...)})
+	text := []byte("nobody has given up such a partition\n")
+	if len(again) > 0 {
+		text = fmt.Appendf(nil, "%s may run again: %s\n", kit.Plural(len(again), "partition"), runs(again))
 	}
-	if len(again) == 0 {
-		return k.Write([]byte("nobody has given up such a partition\n"))
-	}
-	return k.Write(fmt.Appendf(nil, "%s may run again: %s\n", kit.NPartitions(len(again)), runs(again)))
+	return k.Show(struct {
+		Again []int `json:"again"`
+	}{append([]int{}, again...)}, text)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,15 +49,13 @@ It needs the rights of a writer, and with --sibling to read format.json there.`,
 	}
 	kit.SpanVar(fl, &o.Grace, "grace", manifest.DefaultGrace.String(), 0, "how long unneeded objects stay, for slow readers; 0: not at all")
 	fl.StringVar(&sibling, "sibling", "", "a log in the same bucket; do not probe again what was probed for it lately")
-	files := k.FileStoreFlag(c)
+	k.FilesFlag(c)
 	fl.BoolVar(&moved, "files-moved", false, "with --files: record that the files of a log that exists are there now")
 	k.JSONFlag(c)
+	kit.Needs(c, "files", "files-moved")
+	kit.Excludes(c, "files-moved", "grace", "sibling", "max-object", "max-record", "max-cursor", "max-manifest") // they describe a new log
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
-		case moved && files.URL == "":
-			return kit.Usage("--files-moved goes with --files, which is not given")
-		case moved && describes(fl):
-			return kit.Usage("--files-moved is for a log that exists, and goes with --files only: leave out the flags that describe a new log")
 		case o.Grace == 0:
 			o.Grace = -1 // none
 		case o.Grace < manifest.MinGrace:
@@ -68,7 +65,7 @@ It needs the rights of a writer, and with --sibling to read format.json there.`,
 		if err != nil {
 			return err
 		}
-		if o.Files, err = files.Open(cmd.Context(), !moved); err != nil {
+		if o.Files, err = k.Files(cmd.Context(), !moved); err != nil {
 			return err
 		}
 		if moved {
@@ -120,14 +117,6 @@ func asAsked(f *manifest.Format, fl *pflag.FlagSet, o *manifest.InitOptions) err
 		}
 	}
 	return nil
-}
-
-// describes tells whether a flag was given that describes a new log.
-func describes(fl *pflag.FlagSet) (given bool) {
-	fl.Visit(func(f *pflag.Flag) {
-		given = given || f.Name == "grace" || f.Name == "sibling" || strings.HasPrefix(f.Name, "max-")
-	})
-	return given
 }
 
 // FormatJSON is what init prints as JSON.

@@ -24,10 +24,10 @@ and may be left out. For a log that keeps its files in another store it is that 
 // Publish returns the verb.
 func Publish(k *kit.Kit) *cobra.Command {
 	var watch bool
-	var format, name, partition string
+	var partition string
 	var o delta.Options
 	c := &cobra.Command{
-		Use:   "publish [--watch] [--format delta] URL [TABLE]",
+		Use:   "publish [--watch] URL [TABLE]",
 		Short: "publish the table of files as a Delta Lake table",
 		Long: `Publish creates the missing versions of a Delta Lake table. So Spark, DuckDB, Polars and
 others can read the log's table of Parquet files. With --watch it goes on until it
@@ -44,40 +44,28 @@ It needs the rights of a publisher.`,
 	}
 	fl := c.Flags()
 	fl.BoolVar(&watch, "watch", false, "go on until stopped")
-	fl.StringVar(&format, "format", "delta", "the format of the table; there is one")
-	fl.StringVar(&name, "name", "", "the table's name, for people; set by the first publisher")
+	fl.StringVar(&o.Name, "name", "", "the table's name, for people; set by the first publisher")
 	fl.StringVar(&partition, "partition", "", "its partitions, as column:type,…; set by the first publisher")
 	kit.SpanVar(fl, &o.Retention, "retention", "7d", time.Hour, "how long older versions can be read; set by the first publisher")
 	kit.SpanVar(fl, &o.Every, "every", "100ms", time.Millisecond, "with --watch: how often to look for edits, at most")
-	g := k.ListenFlag(c)
+	k.ListenFlag(c)
 	k.JSONFlag(c)
+	kit.Needs(c, "watch", "every", "listen", "prices")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if format != "delta" {
-			return kit.Usage("--format %s is not known; use delta", format)
-		}
-		for _, flag := range []string{"every", "listen", "prices"} {
-			if !watch && fl.Changed(flag) {
-				return kit.Usage("--%s goes with --watch, which is not given", flag)
-			}
-		}
-		stop, err := g.Start(k)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		o.Name, o.Partition = name, columns(partition)
+		var err error
+		o.Partition = columns(partition)
 		ctx, cancel := context.WithCancelCause(cmd.Context())
 		defer cancel(nil)
 		publishing(k, &o, watch, cancel)
-		if o.Hooks, err = g.Publisher(o.Hooks); err != nil {
+		if o.Hooks, err = k.Gauges.Publisher(o.Hooks); err != nil {
 			return err
 		}
 		if watch {
-			if err := k.AwaitLog(ctx, args[0], g); err != nil {
+			if err := k.AwaitLog(ctx, args[0]); err != nil {
 				return err
 			}
 		}
-		p, err := openPublisher(ctx, k, args, &o, g)
+		p, err := openPublisher(ctx, k, args, &o)
 		if err != nil {
 			return err
 		}
@@ -123,12 +111,12 @@ func publishing(k *kit.Kit, o *delta.Options, watch bool, fail func(error)) {
 }
 
 // openPublisher opens the log URL and its table.
-func openPublisher(ctx context.Context, k *kit.Kit, args []string, o *delta.Options, g *kit.Gauges) (*delta.Publisher, error) {
+func openPublisher(ctx context.Context, k *kit.Kit, args []string, o *delta.Options) (*delta.Publisher, error) {
 	st, err := k.LogStore(ctx, args[0])
 	if err != nil {
 		return nil, err
 	}
-	root, src, err := placeOf(ctx, k, g.Store(st), args, g)
+	root, src, err := placeOf(ctx, k, st, args)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +128,7 @@ func openPublisher(ctx context.Context, k *kit.Kit, args []string, o *delta.Opti
 }
 
 // placeOf returns where the table of a log is.
-func placeOf(ctx context.Context, k *kit.Kit, st store.Store, args []string, g *kit.Gauges) (store.Store, delta.Source, error) {
+func placeOf(ctx context.Context, k *kit.Kit, st store.Store, args []string) (store.Store, delta.Source, error) {
 	f, err := manifest.ReadFormat(ctx, st, nil)
 	if err != nil {
 		return nil, delta.Source{}, err
@@ -153,7 +141,7 @@ func placeOf(ctx context.Context, k *kit.Kit, st store.Store, args []string, g *
 		if err != nil {
 			return nil, delta.Source{}, err
 		}
-		return g.Store(root), delta.Source{Log: st}, nil
+		return root, delta.Source{Log: st}, nil
 	}
 	base, query, found := strings.Cut(args[0], "?")
 	own := strings.TrimRight(base, "/") + "/file"
@@ -196,13 +184,10 @@ func documentOf(r *delta.Report) PublishedDoc {
 func printPublished(k *kit.Kit, r *delta.Report, foreign []string) error {
 	d := documentOf(r)
 	d.Foreign = foreign
-	if k.JSON {
-		return k.Print(d)
-	}
 	if r.Version < 0 {
-		return k.Write([]byte("nothing to publish: the log has no edits yet\n"))
+		return k.Show(d, []byte("nothing to publish: the log has no edits yet\n"))
 	}
-	return k.Write(kit.Rows(func(row func(name, format string, args ...any)) {
+	return k.Show(d, kit.Rows(func(row func(name, format string, args ...any)) {
 		row("version", "%d, with %d files", d.Version, d.Files)
 		row("published", "%d of %d edits; %d behind", d.Published, d.Edits, d.Behind)
 		row("holds", "version %d of the manifest", d.Manifest)
@@ -237,7 +222,7 @@ It needs the right to read.`,
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		var foreign []string
 		o := &delta.Options{Hooks: delta.Hooks{Foreign: func(f delta.Foreign) { foreign = append(foreign, f.Key+": "+f.What) }}}
-		p, err := openPublisher(cmd.Context(), k, args, o, &kit.Gauges{})
+		p, err := openPublisher(cmd.Context(), k, args, o)
 		if err != nil {
 			return err
 		}
@@ -265,7 +250,7 @@ It needs the rights of a publisher.`,
 		Example: "fencepost unpublish s3://bucket/orders",
 		Args:    kit.WantArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := openPublisher(cmd.Context(), k, args, nil, &kit.Gauges{})
+			p, err := openPublisher(cmd.Context(), k, args, nil)
 			if err != nil {
 				return err
 			}

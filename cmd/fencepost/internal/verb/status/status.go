@@ -47,7 +47,6 @@ func LockTable(l *survey.Lock, now time.Time) []byte {
 // Command returns the verb.
 func Command(k *kit.Kit) *cobra.Command {
 	var objects, watch bool
-	var files *kit.FileStore
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "status [--objects] [--watch] [--json] URL",
@@ -72,17 +71,14 @@ It needs the right to read.`,
 		Example: "fencepost status --watch s3://bucket/orders",
 		Args:    kit.WantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("interval") && !watch {
-				return kit.Usage("--interval goes with --watch, which is not given")
-			}
 			st, isLog, err := k.LockStore(cmd.Context(), args[0], false)
 			if err != nil {
 				return err
 			}
-			if !isLog && (objects || files.URL != "") {
-				return kit.Usage("--objects and --files count the objects of a log, and %s has only a lock", st.Traits().Name)
+			if !isLog && objects {
+				return kit.Usage("--objects counts the objects of a log, and %s has only a lock", st.Traits().Name)
 			}
-			second, err := secondStore(cmd.Context(), k, st, files, objects)
+			second, err := secondStore(cmd.Context(), k, st)
 			if err != nil {
 				return err
 			}
@@ -100,21 +96,17 @@ It needs the right to read.`,
 	c.Flags().BoolVar(&objects, "objects", false, "count all objects and bytes")
 	c.Flags().BoolVar(&watch, "watch", false, "print again after each change")
 	kit.SpanVar(c.Flags(), &every, "interval", "2s", kit.Positive, "with --watch: how often to check")
-	files = k.FileStoreFlag(c)
+	k.FilesFlag(c)
 	k.JSONFlag(c)
+	kit.Needs(c, "watch", "interval")
+	kit.Needs(c, "objects", "files") // only the count needs the second store
 	return c
 }
 
 // secondStore opens the store that has the files of the table, if it was given.
-func secondStore(ctx context.Context, k *kit.Kit, st store.Store, files *kit.FileStore, counted bool) (store.Store, error) {
-	if files.URL == "" {
-		return nil, nil
-	}
-	if !counted {
-		return nil, kit.Usage("--files goes with --objects, which is not given: only the count needs the second store")
-	}
-	second, err := files.Open(ctx, false)
-	if err != nil {
+func secondStore(ctx context.Context, k *kit.Kit, st store.Store) (store.Store, error) {
+	second, err := k.Files(ctx, false)
+	if second == nil || err != nil {
 		return nil, err
 	}
 	log, err := inspect.Open(ctx, st, nil)
@@ -154,13 +146,13 @@ func showStatus(ctx context.Context, k *kit.Kit, watch bool, every time.Duration
 	for {
 		v, err := look(ctx)
 		switch {
-		case last != nil && ctx.Err() == nil && kit.Passing(err):
-			k.Console.Note("%s; looking again in %v", kit.Line(err), every)
-			v.seen = last
-		case err != nil && watch:
-			return kit.Ends(ctx, err)
+		case err != nil && last != nil:
+			if err := k.Again(ctx, err, "looking", every); err != nil {
+				return err
+			}
+			continue
 		case err != nil:
-			return err
+			return kit.Ends(ctx, err)
 		case !watch && k.JSON:
 			return v.json(false)
 		case !watch:
@@ -177,10 +169,8 @@ func showStatus(ctx context.Context, k *kit.Kit, watch bool, every time.Duration
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(every):
+		if err := kit.Pause(ctx, every); err != nil {
+			return err
 		}
 	}
 }

@@ -52,19 +52,13 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 			}
 			rec, err := e.StepDown(cmd.Context(), &o)
 			if errors.Is(err, leader.ErrNoLeader) {
-				if k.JSON {
-					return k.Print(DeposedDoc{})
-				}
 				k.Console.Note("nobody leads")
-				return nil
+				return k.Show(DeposedDoc{}, nil)
 			}
 			if err != nil {
 				return err
 			}
-			if k.JSON {
-				return k.Print(DeposedDoc{Deposed: true, Holder: rec.Holder, Epoch: rec.Epoch, Since: rec.Acquired})
-			}
-			return k.Write(fmt.Appendf(nil, "deposed %s of epoch %d\n", rec.Holder, rec.Epoch))
+			return k.Show(DeposedDoc{Deposed: true, Holder: rec.Holder, Epoch: rec.Epoch, Since: rec.Acquired}, fmt.Appendf(nil, "deposed %s of epoch %d\n", rec.Holder, rec.Epoch))
 		},
 	}
 	fl := c.Flags()

@@ -54,15 +54,13 @@ its --retain flags.
 	c.Flags().BoolVar(&t.dry, "dry-run", false, "change nothing; print what would be given up")
 	t.election = k.Election(c)
 	k.JSONFlag(c)
+	kit.Excludes(c, "before", "before-time")
 	return c
 }
 
 func (t *truncating) run(cmd *cobra.Command, k *kit.Kit, url string) error {
 	fl, ctx := cmd.Flags(), cmd.Context()
-	switch {
-	case fl.Changed("before") && fl.Changed("before-time"):
-		return kit.Usage("--before and --before-time both say where the log is to begin")
-	case !fl.Changed("before") && !fl.Changed("before-time"):
+	if !fl.Changed("before") && !fl.Changed("before-time") {
 		return kit.Usage("--before is not given, nor --before-time: before which record?")
 	}
 	st, err := k.LogStore(ctx, url)
@@ -121,13 +119,11 @@ func (t *truncating) plan(ctx context.Context, k *kit.Kit, st store.Store) error
 	}
 	d := CutDoc{First: m.First, Before: max(t.before, m.First)}
 	d.Records = d.Before - d.First
-	if k.JSON {
-		return k.Print(d)
+	text := fmt.Appendf(nil, "would give up nothing: the log begins at record %d\n", d.First)
+	if d.Records > 0 {
+		text = fmt.Appendf(nil, "would give up %s; the log would begin at record %d\n", kit.RecordRange(d.First, d.Before), d.Before)
 	}
-	if d.Records == 0 {
-		return k.Write(fmt.Appendf(nil, "would give up nothing: the log begins at record %d\n", d.First))
-	}
-	return k.Write(fmt.Appendf(nil, "would give up %s; the log would begin at record %d\n", kit.RecordRange(d.First, d.Before), d.Before))
+	return k.Show(d, text)
 }
 
 // newest reads the newest manifest.

@@ -41,8 +41,6 @@ func Command(k *kit.Kit) *cobra.Command {
 	var atOnce int
 	var metrics, from string
 	var part partValue
-	var files *kit.FileStore
-	var g *kit.Gauges
 	c := &cobra.Command{
 		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--from BACKUP] [--dry-run]] [--json] URL",
 		Short: "check the whole log for damage",
@@ -83,22 +81,10 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 		Example: "fencepost verify s3://bucket/orders\n  fencepost verify --part today/30 s3://bucket/orders",
 		Args:    kit.WantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if dry && !repair {
-				return kit.Usage("--dry-run goes with --repair, which is not given")
-			}
-			if from != "" && !repair {
-				return kit.Usage("--from goes with --repair, which is not given")
-			}
-			stop, err := g.Start(k)
-			if err != nil {
-				return err
-			}
-			defer stop()
 			st, err := k.Store(cmd.Context(), args[0], false)
 			if err != nil {
 				return err
 			}
-			st = g.Store(st)
 			grouped, err := group.Exists(cmd.Context(), st, nil)
 			if err != nil && !errors.Is(err, store.ErrDenied) {
 				return err // who may read only the log cannot know
@@ -109,17 +95,14 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if grouped && from != "" {
 				return kit.Usage("--from is for one log: give the URL of the partition's log, and of its backup")
 			}
-			second, err := files.Open(cmd.Context(), false)
+			second, err := k.Files(cmd.Context(), false)
 			if err != nil {
 				return err
-			}
-			if second != nil {
-				second = g.Store(second)
 			}
 			hooks := verify.Hooks{Progress: func(p verify.Progress) {
 				k.Console.Progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
 			}}
-			hooks, save, err := verifyMetrics(metrics, st.Traits().Name, g.Verify(hooks))
+			hooks, save, err := verifyMetrics(metrics, st.Traits().Name, k.Gauges.Verify(hooks))
 			if err != nil {
 				return err
 			}
@@ -158,16 +141,17 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 		},
 	}
 	c.Flags().BoolVar(&isCopy, "copy", false, "the log is a copy of one version, such as one just restored (no need in a backup)")
-	files = k.FileStoreFlag(c)
+	k.FilesFlag(c)
 	c.Flags().BoolVar(&noContent, "no-content", false, "do not read the files of the table")
 	c.Flags().Var(&part, "part", "read only part `K/N` of segments, files and seals; today/N is another one each day")
 	c.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a guess")
 	c.Flags().StringVar(&from, "from", "", "with --repair: copy damaged and missing objects from the backup in `URL`")
 	c.Flags().BoolVar(&dry, "dry-run", false, "with --repair: change nothing; print what would be done")
 	c.Flags().StringVar(&metrics, "metrics", "", "write metrics of what was found to `FILE`, which ends in .prom")
-	g = k.ListenFlag(c)
+	k.ListenFlag(c)
 	kit.CountVar(c.Flags(), &atOnce, "logs", 4, "of a group: how many logs to check at once")
 	k.JSONFlag(c)
+	kit.Needs(c, "repair", "dry-run", "from")
 	return c
 }
 
