@@ -67,7 +67,7 @@ container: ## run the image that make release has made in podman, as docs/deploy
 
 # Parts of the targets above, which run beside each other.
 PARTS := modules-ci modules-command modules-others integration-ci integration-rest integration-gcsstore integration-azurestore \
-	background tools vuln-ci sim-ci mutants-ci spec-ci
+	background tools sim-ci mutants-ci spec-ci
 
 TASKS := $(filter-out help,$(shell sed -nE 's/^([a-z-]+):.*\#\# .*/\1/p' Makefile)) $(PARTS)
 .PHONY: help $(TASKS)
