@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/page"
 )
 
 // dial opens a connection, on which a test sends what it likes.
@@ -27,6 +28,24 @@ func dial(t *testing.T, address, request string) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	return c, bufio.NewReader(c)
+}
+
+// TestListensOnThisMachine: only who says so with --listen lets other machines in.
+func TestListensOnThisMachine(t *testing.T) {
+	flags := 0
+	for c := range family(rootCommand(&kit.Kit{})) {
+		f := c.Flags().Lookup("listen")
+		if f == nil {
+			continue
+		}
+		flags++
+		if f.DefValue != "" && !page.Loopback(f.DefValue) {
+			t.Errorf("%s listens on %s by default", c.Name(), f.DefValue)
+		}
+	}
+	if flags < 3 {
+		t.Errorf("only %d verbs have --listen", flags)
+	}
 }
 
 // TestListenSlowClients: a client that announces a body and never sends it loses its connection. A stream is not

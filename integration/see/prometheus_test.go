@@ -43,7 +43,7 @@ func TestAlerts(t *testing.T) {
 		if !strings.Contains(runbook, "\n## "+a[1]+"\n") {
 			t.Errorf("docs/alerts.md has no entry for %s", a[1])
 		}
-		if !strings.Contains(rules, "docs/alerts.md#"+strings.ToLower(a[1])+"\n") {
+		if !strings.Contains(rules, "runbook_url: https://github.com/fencepost/fencepost/blob/main/docs/alerts.md#"+strings.ToLower(a[1])+"\n") {
 			t.Errorf("%s does not lead to its entry", a[1])
 		}
 		if !regexp.MustCompile(a[1] + `\n\s+exp_alerts:\n\s+- exp_labels`).MatchString(tests) {

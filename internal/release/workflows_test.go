@@ -163,7 +163,9 @@ jobs:
     permissions: {contents: write}
     steps:
       - uses: actions/download-artifact@` + commit + "\n"
-	newest := func(file string) string { return map[string]string{"go.mod": "1.26.10"}[file] + map[bool]string{true: "1.26.4"}[file == ""] }
+	newest := func(file string) string {
+		return map[string]string{"go.mod": "1.26.10"}[file] + map[bool]string{true: "1.26.4"}[file == ""]
+	}
 	if bad := faults(good, newest); len(bad) > 0 {
 		t.Errorf("%q", bad)
 	}

@@ -203,7 +203,11 @@ func (c *check) archives() {
 // installed are files that both kinds of packages have.
 var installed = []string{
 	"/usr/bin/fencepost", "/usr/lib/systemd/system/fencepost-exec@.service", "/usr/lib/systemd/system/fencepost-compact@.service",
-	"/usr/lib/systemd/system/fencepost-exporter.service", "/usr/share/man/man1/fencepost-exec.1", "/usr/share/doc/fencepost/copyright",
+	"/usr/lib/systemd/system/fencepost-exporter.service", "/usr/lib/systemd/system/fencepost-serve.service",
+	"/usr/lib/systemd/system/fencepost-publish@.service", "/usr/lib/systemd/system/fencepost-backup@.service",
+	"/usr/lib/systemd/system/fencepost-backup@.timer", "/usr/lib/systemd/system/fencepost-verify@.service",
+	"/usr/lib/systemd/system/fencepost-verify@.timer", "/usr/share/fencepost/fencepost.rules.yml", "/usr/share/fencepost/fencepost.json",
+	"/usr/share/man/man1/fencepost-exec.1", "/usr/share/doc/fencepost/copyright",
 	"/usr/share/bash-completion/completions/fencepost", "/usr/share/zsh/site-functions/_fencepost",
 }
 

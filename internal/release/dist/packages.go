@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -32,12 +33,17 @@ func (r *release) packages(p platform) error {
 		return &files.Content{Source: source, Destination: to, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.time}}
 	}
 	contents := files.Contents{content(r.binaries[p], "/usr/bin/fencepost", 0o755)}
-	units, err := filepath.Glob(filepath.Join(r.tree, "deploy/systemd/*.service"))
-	if err != nil {
-		return err
-	}
-	for _, unit := range units {
-		contents = append(contents, content(unit, "/usr/lib/systemd/system/"+filepath.Base(unit), 0o644))
+	for pattern, to := range map[string]string{
+		"systemd/*.service": "/usr/lib/systemd/system/", "systemd/*.timer": "/usr/lib/systemd/system/",
+		"prometheus/fencepost.rules.yml": "/usr/share/fencepost/", "grafana/fencepost.json": "/usr/share/fencepost/",
+	} {
+		found, err := filepath.Glob(filepath.Join(r.tree, "deploy", pattern))
+		if err != nil || len(found) == 0 {
+			return fmt.Errorf("there is no deploy/%s: %w", pattern, err)
+		}
+		for _, name := range found {
+			contents = append(contents, content(name, to+filepath.Base(name), 0o644))
+		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(r.texts)) {
 		for _, from := range slices.Sorted(maps.Keys(places)) {

@@ -92,7 +92,7 @@ its log, which ends in /partition/ and six digits.`,
 	k.ListenFlag(c)
 	k.JSONFlag(c)
 	kit.Needs(c, "watch", "interval", "idle-interval", "min-objects", "max-age", "group", "listen", "prices")
-	kit.Needs(c, "group", "at-once")
+	kit.Needs(c, "group", "logs")
 	kit.Excludes(c, "watch", "dry-run")
 	kit.Excludes(c, "group", "json", "keep-locks", "keep-locks-for") // rounds of many logs would be mixed; those of a group have no locks
 	c.RunE = func(cmd *cobra.Command, args []string) error {

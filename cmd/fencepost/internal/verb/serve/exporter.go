@@ -24,7 +24,8 @@ and the shares of a group. Where fencepost exec runs there is a lock and no log:
 serves who leads, and until when. docs/metrics.md lists the metrics. /healthz and
 /readyz are for a supervisor.
 
-A scrape costs no request: the store gets at most --requests-per-minute.
+A scrape costs no request: the store gets at most --requests-per-minute. The metrics are
+for this machine, unless --listen names another address, such as :9464.
 
 It needs the right to read.`,
 		Example: "fencepost exporter --listen :9464 s3://bucket/orders",
@@ -32,7 +33,7 @@ It needs the right to read.`,
 	}
 	w := watchingFlags(k, c)
 	k.JSONFlag(c)
-	c.Flags().StringVar(&addr, "listen", ":9464", "address for /metrics, /healthz and /readyz")
+	c.Flags().StringVar(&addr, "listen", "127.0.0.1:9464", "address for /metrics, /healthz and /readyz")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		hub, err := w.hub(cmd.Context(), args)
 		if err != nil {
