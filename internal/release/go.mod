@@ -1,6 +1,6 @@
 module github.com/fencepost/fencepost/internal/release
 
-go 1.26.4
+go 1.26.0
 
 // Releases are made with this Go, and CI has it too.
 toolchain go1.26.8

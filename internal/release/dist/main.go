@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"debug/elf"
 	"errors"
 	"flag"
@@ -36,7 +35,6 @@ type release struct {
 	out     string
 	version string
 	time    time.Time // of everything that is made
-	key     string    // signs the checksums; empty: nothing does
 	work    string    // for what is not offered
 	// plain builds with the settings of this machine, and so with what its cache has. It is for
 	// tests: everything is compiled anew for a release, which takes minutes.
@@ -54,24 +52,22 @@ func main() {
 	tree := flag.String("tree", "../..", "the project's root")
 	out := flag.String("out", "", "a folder, which is replaced")
 	only := flag.String("platforms", "", "only these, such as linux/amd64,darwin/arm64")
-	key := flag.String("key", "", "a private key of ssh-keygen, to sign the checksums with")
-	stamp := flag.Int64("time", 0, "the time of all files, in seconds since 1970 (default that of the newest commit)")
 	flag.Parse()
 	if flag.NArg() > 0 || *out == "" || !semver.IsValid(*version) || semver.Canonical(*version) != *version {
-		log.Print("usage: dist -version vX.Y.Z -out DIR [-tree DIR] [-platforms OS/ARCH,…] [-key FILE]")
+		log.Print("usage: dist -version vX.Y.Z -out DIR [-tree DIR] [-platforms OS/ARCH,…]")
 		os.Exit(2)
 	}
 	platforms := all
 	if *only != "" {
 		platforms = slices.DeleteFunc(slices.Clone(all), func(p platform) bool { return !slices.Contains(strings.Split(*only, ","), p.String()) })
 	}
-	if err := run(context.Background(), &release{tree: *tree, out: *out, version: *version, key: *key}, *stamp, platforms); err != nil {
+	if err := run(context.Background(), &release{tree: *tree, out: *out, version: *version}, platforms); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run makes a release.
-func run(ctx context.Context, r *release, stamp int64, platforms []platform) (err error) {
+func run(ctx context.Context, r *release, platforms []platform) (err error) {
 	if len(platforms) == 0 {
 		return errors.New("no such platform")
 	}
@@ -82,12 +78,9 @@ func run(ctx context.Context, r *release, stamp int64, platforms []platform) (er
 	if r.out, err = filepath.Abs(r.out); err != nil {
 		return err
 	}
-	if stamp == 0 {
-		if stamp, err = r.commitTime(ctx); err != nil {
-			return err
-		}
+	if r.time, err = r.commitTime(ctx); err != nil {
+		return err
 	}
-	r.time = time.Unix(stamp, 0).UTC()
 	if r.work, err = os.MkdirTemp("", "fencepost-dist-"); err != nil {
 		return err
 	}
@@ -95,22 +88,7 @@ func run(ctx context.Context, r *release, stamp int64, platforms []platform) (er
 	if err := r.buildAll(ctx, platforms); err != nil {
 		return err
 	}
-	if err := r.pack(platforms); err != nil {
-		return err
-	}
-	return r.sign(ctx)
-}
-
-// sign signs the checksums, and so all files. Every OpenSSH can check the signature.
-func (r *release) sign(ctx context.Context) error {
-	if r.key == "" {
-		return nil
-	}
-	sums := filepath.Join(r.out, "SHA256SUMS")
-	if out, err := exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-n", "file", "-f", r.key, sums).CombinedOutput(); err != nil { //nolint:gosec // the caller's key
-		return fmt.Errorf("signing %s with the key %s: %w\n%s", sums, r.key, err, out)
-	}
-	return nil
+	return r.pack(platforms)
 }
 
 // pack makes all files out of the programs.
@@ -126,7 +104,7 @@ func (r *release) pack(platforms []platform) error {
 	if err := r.image(platforms); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
-	return r.sums()
+	return nil
 }
 
 // empty makes the folder anew.
@@ -153,16 +131,17 @@ func (r *release) packOne(p platform) error {
 	return nil
 }
 
-// commitTime is the time of the newest commit.
-func (r *release) commitTime(ctx context.Context) (sec int64, err error) {
+// commitTime is the time of the newest commit, and so of everything that is made.
+func (r *release) commitTime(ctx context.Context) (time.Time, error) {
 	c := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct")
 	c.Dir = r.tree
 	out, err := c.Output()
 	if err != nil {
-		return 0, fmt.Errorf("the time of the newest commit is not known; give -time: %w", err)
+		return time.Time{}, fmt.Errorf("the time of the newest commit is not known: %w", err)
 	}
+	var sec int64
 	_, err = fmt.Sscan(string(out), &sec)
-	return sec, err
+	return time.Unix(sec, 0).UTC(), err
 }
 
 // buildAll builds the programs, and lets one that runs here write the manual.
@@ -258,21 +237,4 @@ func (r *release) write(ctx context.Context, binary string) error {
 // file writes one of the files of the release.
 func (r *release) file(name string, body []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), body, 0o644) //nolint:gosec // for everybody
-}
-
-// sums writes the checksums of all files.
-func (r *release) sums() error {
-	entries, err := os.ReadDir(r.out)
-	if err != nil {
-		return err
-	}
-	var list strings.Builder
-	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(r.out, e.Name()))
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&list, "%x  %s\n", sha256.Sum256(b), e.Name())
-	}
-	return r.file("SHA256SUMS", []byte(list.String()))
 }
