@@ -6,4 +6,7 @@
 //
 // It needs no daemon and no tool besides Go. It publishes nothing. make release
 // adds checksums and their signature.
+//
+// GoReleaser has the same archives and packages as a configuration. It compiles 1,785 packages first, for some 15 minutes
+// of processor time, which CI does not have, and its images need a registry or Docker's daemon.
 package main
