@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/logtest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -18,7 +19,7 @@ import (
 // hundred times as many commits, leaderships and segments.
 func TestOpeningCosts(t *testing.T) {
 	var was []int
-	for _, leaders := range []int{2, 200} {
+	for _, leaders := range []int{2, test.Of(60, 200)} {
 		w := newWorld(t, 0, nil)
 		o := small()
 		o.FanIn, o.SegmentBytes = 64, 1<<20

@@ -5,6 +5,7 @@ package integration
 import (
 	"testing"
 
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/storetest"
@@ -29,7 +30,7 @@ func TestStoreOnRealServers(t *testing.T) {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel() // it waits for disks and pauses
 			opts := lacks[kind]
-			opts.Quick = testing.Short()
+			opts.Quick = !test.Whole()
 			suite(t, s.URL("storetest"), &opts)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -32,7 +33,7 @@ func gaps(t *testing.T, what string, d []time.Duration, p50, p99 time.Duration) 
 // ends, and the candidate leads within moments. Three processes, one of which is replaced
 // each time, as in a rolling deploy.
 func TestHandOver(t *testing.T) {
-	const rounds = 200
+	rounds := test.Of(50, 200)
 	for _, how := range []string{"the context ends", "resign"} {
 		t.Run(how, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -119,7 +119,8 @@ func TestManyEpochs(t *testing.T) {
 // epochs are equal or not. Where they are equal it hardly waits. Void objects and late answers
 // change that little.
 func TestManyEpochsTakeTime(t *testing.T) {
-	const latency, epochs = 20 * time.Millisecond, 200
+	const latency = 20 * time.Millisecond
+	epochs := test.Of(100, 200)
 	constant := func(*rand.Rand) time.Duration { return latency }
 	jitter := func(random *rand.Rand) time.Duration {
 		d := time.Duration(random.ExpFloat64() * float64(latency))
@@ -176,7 +177,7 @@ func TestManyEpochsTakeTime(t *testing.T) {
 				if err != nil || !slices.Equal(values, w.History()) {
 					t.Fatalf("%d records of %d, %v", len(values), len(w.History()), err)
 				}
-				rounds := float64(time.Since(began)) / float64(latency) / epochs
+				rounds := float64(time.Since(began)) / float64(latency) / float64(epochs)
 				all := w.Faulty.Counts().Of("", "")
 				t.Logf("%d objects: %d requests, %.2f times, %.1f rounds for each epoch", objects, all, float64(all)/float64(objects), rounds)
 				if float64(all) > 1.1*float64(objects) {

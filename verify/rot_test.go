@@ -36,8 +36,8 @@ import (
 // sample a reader, a writer, a compactor, and those in rotusers_test.go.
 
 var (
-	every = flag.Int("every", test.Of(1009, 1), "TestRot tries one in so many ways to damage the log; 1 takes many minutes")
-	users = flag.Int("users", test.Of(8, 16), "each removed object, and one in so many others, is also met by a reader, a writer, a compactor and others")
+	every = flag.Int("every", test.Of(3001, 1), "TestRot tries one in so many ways to damage the log; 1 takes many minutes")
+	users = flag.Int("users", test.Of(6, 16), "each removed object, and one in so many others, is also met by a reader, a writer, a compactor and others")
 )
 
 // rotten is a log with objects of every kind, and of what damage nobody can know.

@@ -20,9 +20,15 @@ func build(t *testing.T) string {
 	return bin
 }
 
-func TestStory(t *testing.T) {
+func TestProgram(t *testing.T) {
+	bin := build(t)
+	t.Run("story", func(t *testing.T) { tells(t, bin) })
+	t.Run("stores that cannot serve", func(t *testing.T) { cannotServe(t, bin) })
+}
+
+func tells(t *testing.T, bin string) {
 	var out, errs bytes.Buffer
-	cmd := exec.Command(build(t))
+	cmd := exec.Command(bin)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s%s", err, &out, &errs)
@@ -44,8 +50,7 @@ func TestStory(t *testing.T) {
 	}
 }
 
-func TestStoresThatCannotServe(t *testing.T) {
-	bin := build(t)
+func cannotServe(t *testing.T, bin string) {
 	for url, want := range map[string]string{
 		"mem://x":     "lives in the memory of one process",
 		"nosuch://x":  "no driver for nosuch://",

@@ -78,11 +78,11 @@ func cost(t testing.TB, files int) (bytes, requests float64) {
 	return float64(st.bytes.Load()) / updates, float64(st.requests.Load()) / updates
 }
 
-// TestCostOfLargeTables: an update of a table of 20,000 or 100,000 files costs as much as one
+// TestCostOfLargeTables: an update of a table of 10,000 or 100,000 files costs as much as one
 // of 1,000, also if the files that go are anywhere. It goes on for long enough that
 // pages of files are written anew.
 func TestCostOfLargeTables(t *testing.T) {
-	large := test.Of(20_000, 100_000)
+	large := test.Of(10_000, 100_000)
 	smallBytes, smallRequests := cost(t, 1000)
 	bytes, requests := cost(t, large)
 	t.Logf("1,000 files: %.0f bytes, %.2f requests; %d files: %.0f bytes, %.2f requests", smallBytes, smallRequests, large, bytes, requests)

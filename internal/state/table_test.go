@@ -321,7 +321,7 @@ func TestTable(t *testing.T) {
 		meta   int
 		size   int
 	}{
-		"in order": {testFormat(), false, 0, test.Of(4000, 9000)}, "in disorder": {testFormat(), true, 0, test.Of(4000, 9000)},
+		"in order": {testFormat(), false, 0, test.Of(2500, 9000)}, "in disorder": {testFormat(), true, 0, test.Of(2500, 9000)},
 		"small manifest, much meta": {small, true, 200, 1200},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
 func TestConformance(t *testing.T) {
-	cloudtest.Conformance(t, servers.Start(t, servers.Azurite).URL("storetest"), testing.Short())
+	cloudtest.Conformance(t, servers.Start(t, servers.Azurite).URL("storetest"), !test.Whole())
 }
 
 func TestProbeAccepts(t *testing.T) {

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
 func TestConformance(t *testing.T) {
-	cloudtest.Conformance(t, servers.Start(t, servers.FakeGCS).URL("storetest"), testing.Short())
+	cloudtest.Conformance(t, servers.Start(t, servers.FakeGCS).URL("storetest"), !test.Whole())
 }
 
 func TestProbeAccepts(t *testing.T) {

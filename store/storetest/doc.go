@@ -26,8 +26,8 @@
 //
 // The suite itself is tested: its own tests break a correct store in dozens of ways, and it
 // must fail on each. It does not test durability, nor a delete that meets a swap, nor stores that
-// fail; for the latter see package faultstore. T37_ListNewest lists 1,100 keys, with Options.Quick
-// 300: on a store with larger pages it tests single pages.
+// fail; for the latter see package faultstore. ListAndDeleteMany lists 2,100 keys, T37_ListNewest
+// 1,100, and with Options.Quick 1,100 and 300: on a store with larger pages they test single pages.
 //
 // No result depends on how long something takes, and the suite never sleeps. It deletes what it
 // wrote.

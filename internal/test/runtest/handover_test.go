@@ -70,7 +70,7 @@ func (a *acks) appendWhile(ctx context.Context, s *fencepost.Session, goesOn fun
 // work is done. Nearly no time passes between its last acknowledgement and the first of its
 // successor, and its process ends as soon as another leads. Requests take 0 to 40 ms.
 func TestRunHandsOver(t *testing.T) {
-	rounds := test.Of(20, 100)
+	rounds := test.Of(8, 100)
 	var done atomic.Uint64 // the epoch whose work is to return nil
 	hows := map[string]func(w *runtest.World, n *runtest.Node, s *fencepost.Session){
 		"told to end":              func(_ *runtest.World, n *runtest.Node, _ *fencepost.Session) { n.Cancel(runtest.ErrStop) },

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/internal/test"
 )
 
 // A store that ignores conditions breaks promises, and the histories show it. The shrunk
@@ -21,7 +23,7 @@ func TestShrink(t *testing.T) {
 		t.Fatal("no history noticed that the store ignores conditions")
 	}
 	want := full.kinds()[0]
-	short := Shrink(t, full, 400)
+	short := Shrink(t, full, test.Of(200, 400))
 	t.Logf("from %d acts to %d:\n%s%v", len(full.acts), len(short.acts), short.Story, short.Err)
 	if !slices.Contains(short.kinds(), want) || len(short.acts) > len(full.acts)/4 {
 		t.Errorf("shrunk from %d acts to %d, which break: %v", len(full.acts), len(short.acts), short.Err)
