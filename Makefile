@@ -66,8 +66,8 @@ release: ## make the files of a release in dist: make release VERSION=v0.1.0 [PL
 container: ## run the image that make release has made in podman, as docs/deploying.md says; installs podman and runc
 
 # Parts of the targets above, which run beside each other.
-PARTS := modules-ci modules-command modules-others integration-ci integration-rest integration-gcsstore integration-azurestore \
-	background tools sim-ci mutants-ci spec-ci
+PARTS := modules-command modules-others integration-ci integration-rest integration-gcsstore integration-azurestore \
+	chaos-ci background tools sim-ci mutants-ci spec-ci
 
 TASKS := $(filter-out help,$(shell sed -nE 's/^([a-z-]+):.*\#\# .*/\1/p' Makefile)) $(PARTS)
 .PHONY: help $(TASKS)
