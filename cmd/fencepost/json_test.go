@@ -27,12 +27,13 @@ var writePage = flag.Bool("write", false, "write docs/json.md and docs/assets/sc
 // printers says which function prints the JSON of which verbs.
 var printers = map[string]string{
 	"append/append.go:run":              "append",
-	"backup/backup.go:run":              "backup, restore",
+	"backup/backup.go:Backup":           "backup, restore",
+	"backup/backup.go:Restore":          "backup, restore",
 	"compact/compact.go:compact":        "compact --watch",
 	"compact/compact.go:plan":           "compact --dry-run",
 	"compact/compact.go:once":           "compact",
 	"doctor/doctor.go:Command":          "doctor",
-	"files/files.go:printTable":         "files",
+	"files/files.go:print":              "files",
 	"gate/gate.go:setCommand":           "gate set",
 	"gate/gate.go:getCommand":           "gate get",
 	"group/group.go:statusCommand":      "group status",

@@ -53,10 +53,10 @@ It needs the rights of a reader, and to write to DESTINATION.`,
 				return err
 			}
 			r, err := p.run(cmd.Context(), k, from, to, nil)
-			if err != nil || k.JSON {
+			if err != nil {
 				return err
 			}
-			return k.Write(fmt.Appendf(nil, "backed up version %d: %s; %s\n", r.Version, kit.RecordRange(r.First, r.End), p.said(r)))
+			return k.Show(r, fmt.Appendf(nil, "backed up version %d: %s; %s\n", r.Version, kit.RecordRange(r.First, r.End), p.said(r)))
 		},
 	}
 	p.flags(k, c)
@@ -100,14 +100,14 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 				return err
 			}
 			r, err := p.run(cmd.Context(), k, from, to, k.Probing(args[1]))
-			if err != nil || k.JSON {
+			if err != nil {
 				return err
 			}
 			did := "restored"
 			if r.Already {
 				did = "nothing to do: there is a log already, which an earlier call has restored, of"
 			}
-			return k.Write(fmt.Appendf(nil, "%s version %d: %s; %s; the next leader has epoch %d or later\n", did, r.Version, kit.RecordRange(r.First, r.End), p.said(r), r.Epoch))
+			return k.Show(r, fmt.Appendf(nil, "%s version %d: %s; %s; the next leader has epoch %d or later\n", did, r.Version, kit.RecordRange(r.First, r.End), p.said(r), r.Epoch))
 		},
 	}
 	p.flags(k, c)
@@ -141,9 +141,6 @@ func (p *copying) run(ctx context.Context, k *kit.Kit, from, to store.Store, pro
 			k.Console.Note("copied %s before it ended", kit.Plural(r.Objects-r.Present, "object"))
 		}
 		return nil, err
-	}
-	if k.JSON {
-		return r, k.Print(r)
 	}
 	return r, nil
 }

@@ -4,7 +4,6 @@ package files
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +40,7 @@ It needs the right to read. --pin needs the rights of a reader.`,
 	}
 	fl := c.Flags()
 	fl.Uint64Var(&l.version, "at", 0, "version of the manifest")
-	fl.StringVar(&l.form, "format", "table", formNames())
+	fl.StringVar(&l.form, "format", "table", formNames)
 	fl.BoolVarP(&l.null, "null", "0", false, "end each path with a NUL byte")
 	fl.StringVar(&l.pin, "pin", "", "hold the files under this name")
 	kit.SpanVar(fl, &l.ttl, "ttl", "", manifest.MinPinTTL, "how long --pin holds (default until unpin)")
@@ -69,14 +68,14 @@ type listing struct {
 }
 
 func (l *listing) run(ctx context.Context, raw string) error {
-	form, end := forms[l.form], byte('\n')
+	f, known := forms[l.form]
 	switch {
-	case form == nil && l.form != "table":
-		return kit.Usage("--format is one of %s, not %q", formNames(), l.form)
-	case l.null && form == nil, l.null && l.form == "duckdb":
+	case !known:
+		return kit.Usage("--format is one of %s, not %q", formNames, l.form)
+	case l.null && f.first != "", l.null && l.form == "table":
 		return kit.Usage("-0 goes with --format paths or urls")
 	case l.null:
-		end = 0
+		f.between, f.last = "\x00", "\x00"
 	}
 	st, err := l.LogStore(ctx, raw)
 	if err != nil {
@@ -105,10 +104,7 @@ func (l *listing) run(ctx context.Context, raw string) error {
 		return err
 	}
 	defer l.Release(ctx, s)
-	if form != nil {
-		return printFiles(ctx, l.Kit, s, p, form, end)
-	}
-	return printTable(ctx, l.Kit, s, p)
+	return l.print(ctx, s, p, f)
 }
 
 // TableDoc is what files --json prints.
@@ -128,29 +124,37 @@ type fileDoc struct {
 	URL string `json:"url"`
 }
 
-func printTable(ctx context.Context, k *kit.Kit, s *reader.Snapshot, p place) error {
-	if k.JSON {
+// print prints the files of a snapshot when it knows all: half of a list would look whole.
+func (l *listing) print(ctx context.Context, s *reader.Snapshot, p place, form form) error {
+	var all []manifest.File
+	for f, err := range s.Files(ctx) {
+		if err != nil {
+			return err
+		}
+		all = append(all, f)
+	}
+	if l.JSON {
 		doc := TableDoc{Version: s.Version(), First: s.First(), End: s.End(), Cursor: s.Cursor(), CursorText: survey.Text(s.Cursor()), Properties: s.Properties(), Files: []fileDoc{}}
 		if doc.Properties == nil {
 			doc.Properties = map[string]string{}
 		}
-		for f, err := range s.Files(ctx) {
-			if err != nil {
-				return err
-			}
+		for _, f := range all {
 			doc.Files = append(doc.Files, fileDoc{f, p.url(f.Key)})
 		}
-		return k.Print(doc)
+		return l.Print(doc)
 	}
-	return k.Stream(func(out *bufio.Writer) error {
-		for f, err := range s.Files(ctx) {
-			if err != nil {
+	if len(all) == 0 {
+		return form.none
+	}
+	return l.Stream(func(out *bufio.Writer) error {
+		before := form.first
+		for _, f := range all {
+			if _, err := out.WriteString(before + form.of(p, f)); err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(out, "%s\t%d\t%d\n", f.Key, f.Size, f.Records); err != nil {
-				return err
-			}
+			before = form.between
 		}
-		return nil
+		_, err := out.WriteString(form.last)
+		return err
 	})
 }

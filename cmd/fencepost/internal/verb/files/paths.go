@@ -1,17 +1,14 @@
 package files
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"maps"
+	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -52,53 +49,24 @@ func (p place) path(key string) string {
 	return raw
 }
 
-// printer prints the files of a table in one form.
-type printer func(out *bufio.Writer, p place, files []manifest.File, end byte) error
-
-// forms are what files --format takes, besides table.
-var forms = map[string]printer{
-	"paths": func(out *bufio.Writer, p place, files []manifest.File, end byte) error {
-		return each(out, files, p.path, end)
-	},
-	"urls": func(out *bufio.Writer, p place, files []manifest.File, end byte) error {
-		return each(out, files, p.url, end)
-	},
-	"duckdb": func(out *bufio.Writer, p place, files []manifest.File, _ byte) error {
-		if len(files) == 0 {
-			return errNoFiles
-		}
-		quoted := make([]string, len(files))
-		for i, f := range files {
-			quoted[i] = "'" + strings.ReplaceAll(p.path(f.Key), "'", "''") + "'"
-		}
-		_, err := out.WriteString("read_parquet([" + strings.Join(quoted, ",\n") + "])\n")
-		return err
-	},
+// form is how files are printed.
+type form struct {
+	of                   func(p place, f manifest.File) string
+	first, between, last string
+	none                 error // if there are no files
 }
 
-var errNoFiles = errors.New("the table has no files, and DuckDB reads no empty list")
+// formNames are the names of the forms, for people.
+const formNames = "table, duckdb, paths, urls"
 
-func formNames() string {
-	return "table, " + strings.Join(slices.Sorted(maps.Keys(forms)), ", ")
-}
-
-func each(out *bufio.Writer, files []manifest.File, name func(string) string, end byte) error {
-	for _, f := range files {
-		if _, err := out.WriteString(name(f.Key) + string(rune(end))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// printFiles prints all files of a snapshot.
-func printFiles(ctx context.Context, k *kit.Kit, s *reader.Snapshot, p place, form printer, end byte) error {
-	var all []manifest.File
-	for f, err := range s.Files(ctx) {
-		if err != nil {
-			return err
-		}
-		all = append(all, f)
-	}
-	return k.Stream(func(out *bufio.Writer) error { return form(out, p, all, end) })
+// forms are what files --format takes.
+var forms = map[string]form{
+	"table": {of: func(_ place, f manifest.File) string { return fmt.Sprintf("%s\t%d\t%d", f.Key, f.Size, f.Records) }, between: "\n", last: "\n"},
+	"paths": {of: func(p place, f manifest.File) string { return p.path(f.Key) }, between: "\n", last: "\n"},
+	"urls":  {of: func(p place, f manifest.File) string { return p.url(f.Key) }, between: "\n", last: "\n"},
+	"duckdb": {
+		of:    func(p place, f manifest.File) string { return "'" + strings.ReplaceAll(p.path(f.Key), "'", "''") + "'" },
+		first: "read_parquet([", between: ",\n", last: "])\n",
+		none: errors.New("the table has no files, and DuckDB reads no empty list"),
+	},
 }

@@ -1,8 +1,7 @@
 package serve
 
 import (
-	"fmt"
-	"net"
+	"context"
 	"net/http"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 
 // Exporter returns the verb.
 func Exporter(k *kit.Kit) *cobra.Command {
-	var addr string
 	c := &cobra.Command{
 		Use:   "exporter [--listen ADDR] URL...",
 		Short: "serve metrics of logs and groups for Prometheus, from outside",
@@ -31,22 +29,9 @@ It needs the right to read.`,
 		Example: "fencepost exporter --listen :9464 s3://bucket/orders",
 		Args:    kit.WantArgs(1, 100),
 	}
-	w := watchingFlags(k, c)
-	k.JSONFlag(c)
-	c.Flags().StringVar(&addr, "listen", "127.0.0.1:9464", "address for /metrics, /healthz and /readyz")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		hub, err := w.hub(cmd.Context(), args)
-		if err != nil {
-			return err
-		}
-		stop, err := k.Listen(addr, exported(hub), func(at net.Addr) { w.serving("metrics are", fmt.Sprintf("http://%v/metrics", at)) })
-		if err != nil {
-			return err
-		}
-		defer stop()
-		return w.run(cmd.Context(), hub)
-	}
-	return c
+	return watch(k, c, "127.0.0.1:9464", "address for /metrics, /healthz and /readyz", "metrics are at http://%v/metrics", func(_ context.Context, _ string, hub *outside.Hub) http.Handler {
+		return exported(hub)
+	})
 }
 
 // exported serves what hub sees as metrics, and whether it has seen everything.

@@ -3,18 +3,17 @@ package serve
 
 import (
 	"context"
-	"fmt"
-	"net"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/page"
 )
 
 // Serve returns the verb.
 func Serve(k *kit.Kit) *cobra.Command {
-	var addr string
 	c := &cobra.Command{
 		Use:   "serve [--listen ADDR] URL...",
 		Short: "show logs and groups on a live page in the browser",
@@ -34,27 +33,7 @@ It needs the right to read.`,
 		Example: "fencepost serve s3://bucket/orders s3://bucket/workers",
 		Args:    kit.WantArgs(1, 100),
 	}
-	w := watchingFlags(k, c)
-	k.JSONFlag(c)
-	c.Flags().StringVar(&addr, "listen", "127.0.0.1:9465", "address of the page")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		hub, err := w.hub(ctx, args)
-		if err != nil {
-			return err
-		}
-		serving, cancel := context.WithCancel(ctx)
-		defer cancel()
-		stop, err := k.Listen(addr, page.Handler(serving, hub, page.Loopback(addr), exported(hub)), func(at net.Addr) {
-			w.serving("the page is", fmt.Sprintf("http://%v/", at))
-		})
-		if err != nil {
-			return err
-		}
-		defer stop()
-		err = w.run(ctx, hub)
-		cancel()
-		return err
-	}
-	return c
+	return watch(k, c, "127.0.0.1:9465", "address of the page", "the page is at http://%v/", func(ctx context.Context, addr string, hub *outside.Hub) http.Handler {
+		return page.Handler(ctx, hub, page.Loopback(addr), exported(hub))
+	})
 }

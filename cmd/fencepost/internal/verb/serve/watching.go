@@ -3,10 +3,14 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,10 +27,28 @@ type watching struct {
 	perMinute int
 }
 
-func watchingFlags(k *kit.Kit, c *cobra.Command) *watching {
+// watch lets a command watch URLs, and serve what handler makes of that until ctx ends. Text says where.
+func watch(k *kit.Kit, c *cobra.Command, addr, help, text string, handler func(ctx context.Context, addr string, hub *outside.Hub) http.Handler) *cobra.Command {
 	w := &watching{Kit: k}
 	kit.CountVar(c.Flags(), &w.perMinute, "requests-per-minute", 12, "most requests to the store in a minute, for all URLs together")
-	return w
+	k.JSONFlag(c)
+	c.Flags().StringVar(&addr, "listen", addr, help)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		hub, err := w.hub(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		serving, cancel := context.WithCancel(cmd.Context())
+		stop, err := k.Listen(addr, handler(serving, addr, hub), func(at net.Addr) { w.serving(text, at) })
+		if err != nil {
+			cancel()
+			return err
+		}
+		defer stop()
+		defer cancel() // before stop, which waits for those that are served
+		return w.run(cmd.Context(), hub)
+	}
+	return c
 }
 
 // hub opens the stores and returns a hub that watches them.
@@ -200,12 +222,13 @@ func (w *watching) report(ctx context.Context, hub *outside.Hub) {
 }
 
 // serving says where something is served: on standard error, or with --json on standard output.
-func (w *watching) serving(what, url string) {
+func (w *watching) serving(text string, at net.Addr) {
+	said := fmt.Sprintf(text, at)
 	if !w.JSON {
-		w.Console.Note("%s at %s", what, url)
+		w.Console.Note("%s", said)
 	} else if err := w.PrintLine(struct {
 		URL string `json:"url"`
-	}{url}); err != nil {
+	}{said[strings.Index(said, "http:"):]}); err != nil {
 		w.Console.Note("%s", kit.Line(err))
 	}
 }
