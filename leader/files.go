@@ -123,6 +123,7 @@ func (f *files) swap(ctx context.Context, rec Record, old store.Version) (v stor
 
 // swapBody calls retrying, if not nil, with each failure that it retries.
 func (f *files) swapBody(ctx context.Context, key string, body []byte, old store.Version, retrying func(error)) (store.Version, bool, error) {
+	var clean bool
 	settle := f.settle(0)
 	if retrying != nil {
 		settle.Retrying = retrying
@@ -130,8 +131,8 @@ func (f *files) swapBody(ctx context.Context, key string, body []byte, old store
 	// guard:swap. Each write of an existing lock is conditional on the object version that its sender
 	// last saw.
 	//
-	//mutant:replace info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle}) => info, err := f.st.Put(ctx, key, body, nil); clean := true
-	info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle})
+	//mutant:replace info, err := store.Swap(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle, Clean: &clean}) => info, err := f.st.Put(ctx, key, body, nil); clean = true
+	info, err := store.Swap(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle, Clean: &clean})
 	return info.Version, clean, err
 }
 

@@ -20,16 +20,30 @@ type Consumer struct {
 	log fence.ID
 }
 
-// Consumer opens the position of that name, and takes it over from whoever has it. From then on
-// the earlier holder's Commit fails with a fence.FencedError, however late it arrives.
+// Consumer opens the position of that name with the token of an election, and takes it over from whoever
+// has it. From then on the earlier holder's Commit fails with a fence.FencedError, however late it
+// arrives, and a consumer of an earlier epoch cannot take the position back. A name has 1 to 100
+// letters, digits, dots, hyphens and underscores, and begins with a letter or digit.
 //
-// With the token of an election, a consumer of an earlier epoch cannot take the position back.
-// Without a token the latest call has it. A name has 1 to 100 letters, digits, dots, hyphens
-// and underscores, and begins with a letter or digit.
-//
-// Errors: [ErrOptions] for a bad name, for the zero token, and for more than one; a fence.FencedError if a later epoch has the position;
+// Errors: [ErrOptions] for a bad name and the zero token; a fence.FencedError if a later epoch has the position;
 // [ErrCorrupt] also if it is that of another log; manifest.ErrBackup; those of register.Open.
-func (r *Reader) Consumer(ctx context.Context, name string, token ...fence.Token) (*Consumer, error) {
+func (r *Reader) Consumer(ctx context.Context, name string, token fence.Token) (*Consumer, error) {
+	if !token.Valid() {
+		return nil, fmt.Errorf("%w: the token of epoch 0 gives no right; TakeConsumer needs none, and the latest call has the position", ErrOptions)
+	}
+	return r.consumer(name, func(st store.Store, key string, opts *register.Options) (*register.Register, error) {
+		return register.Open(ctx, st, key, token, opts)
+	})
+}
+
+// TakeConsumer is [Reader.Consumer] without an election: the latest call has the position.
+func (r *Reader) TakeConsumer(ctx context.Context, name string) (*Consumer, error) {
+	return r.consumer(name, func(st store.Store, key string, opts *register.Options) (*register.Register, error) {
+		return register.Take(ctx, st, key, opts)
+	})
+}
+
+func (r *Reader) consumer(name string, open func(store.Store, string, *register.Options) (*register.Register, error)) (*Consumer, error) {
 	key, ok := layout.ConsumerKey(name)
 	if !ok {
 		return nil, fmt.Errorf("%w: the consumer's name is %.120q: it needs 1 to 100 letters, digits, dots, hyphens and underscores, and begins with a letter or digit", ErrOptions, name)
@@ -37,17 +51,7 @@ func (r *Reader) Consumer(ctx context.Context, name string, token ...fence.Token
 	if err := r.log.Writable(); err != nil {
 		return nil, err
 	}
-	opts := &register.Options{Settle: r.opts.Settle, Clock: r.opts.Clock}
-	var reg *register.Register
-	var err error
-	switch {
-	case len(token) == 0:
-		reg, err = register.Take(ctx, ownNames{r.log.Store()}, key, opts)
-	case len(token) > 1 || !token[0].Valid():
-		return nil, fmt.Errorf("%w: a consumer has one token, and that of epoch 0 gives no right; without a token the latest call has the position", ErrOptions)
-	default:
-		reg, err = register.Open(ctx, ownNames{r.log.Store()}, key, token[0], opts)
-	}
+	reg, err := open(ownNames{r.log.Store()}, key, &register.Options{Settle: r.opts.Settle, Clock: r.opts.Clock})
 	if err != nil {
 		return nil, err
 	}

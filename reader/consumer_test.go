@@ -19,22 +19,21 @@ func TestConsumer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	consume := func(token ...fence.Token) *reader.Consumer {
+	consume := func(c *reader.Consumer, err error) *reader.Consumer {
 		t.Helper()
-		c, err := r.Consumer(t.Context(), "mailer", token...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	a := consume()
+	a := consume(r.TakeConsumer(t.Context(), "mailer"))
 	if next, ok := a.Next(); ok || next != 0 {
 		t.Errorf("%d, %v", next, ok)
 	}
 	if err := a.Commit(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	b := consume(fence.NewToken(7))
+	b := consume(r.Consumer(t.Context(), "mailer", fence.NewToken(7)))
 	if next, ok := b.Next(); !ok || next != 5 {
 		t.Errorf("%d, %v", next, ok)
 	}
@@ -47,23 +46,21 @@ func TestConsumer(t *testing.T) {
 	if _, err := r.Consumer(t.Context(), "mailer", fence.NewToken(6)); !errors.Is(err, fence.ErrFenced) {
 		t.Errorf("%v", err)
 	}
-	if next, ok := consume().Next(); !ok || next != 9 {
+	if next, ok := consume(r.TakeConsumer(t.Context(), "mailer")).Next(); !ok || next != 9 {
 		t.Errorf("%d, %v", next, ok)
 	}
 	// The zero token, such as that of a new Lease, gives no right.
-	for _, tokens := range [][]fence.Token{{fence.NewToken(0)}, {fence.NewToken(10), fence.NewToken(11)}} {
-		if _, err := r.Consumer(t.Context(), "mailer", tokens...); !errors.Is(err, reader.ErrOptions) {
-			t.Errorf("%v: %v", tokens, err)
-		}
+	if _, err := r.Consumer(t.Context(), "mailer", fence.Token{}); !errors.Is(err, reader.ErrOptions) {
+		t.Errorf("the zero token: %v", err)
 	}
 	// Another name is another position.
-	if c, err := r.Consumer(t.Context(), "other"); err != nil {
+	if c, err := r.TakeConsumer(t.Context(), "other"); err != nil {
 		t.Error(err)
 	} else if next, ok := c.Next(); ok {
 		t.Errorf("%d", next)
 	}
 	for _, name := range []string{"", ".", "..", "a/b", "-x", strings.Repeat("x", 101), "ä"} {
-		if _, err := r.Consumer(t.Context(), name); !errors.Is(err, reader.ErrOptions) {
+		if _, err := r.TakeConsumer(t.Context(), name); !errors.Is(err, reader.ErrOptions) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -78,7 +75,7 @@ func TestConsumerOfAnotherLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := r.Consumer(t.Context(), "x")
+	c, err := r.TakeConsumer(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +86,7 @@ func TestConsumerOfAnotherLog(t *testing.T) {
 	if r, err = reader.Open(t.Context(), l.Mem, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Consumer(t.Context(), "x"); !errors.Is(err, reader.ErrCorrupt) || !strings.Contains(err.Error(), "another log") {
+	if _, err := r.TakeConsumer(t.Context(), "x"); !errors.Is(err, reader.ErrCorrupt) || !strings.Contains(err.Error(), "another log") {
 		t.Errorf("%v", err)
 	}
 }
@@ -103,7 +100,7 @@ func ExampleReader_Consumer() {
 		panic(err)
 	}
 	for range 2 { // the second time after a restart
-		c, err := r.Consumer(ctx, "mailer")
+		c, err := r.TakeConsumer(ctx, "mailer")
 		if err != nil {
 			panic(err)
 		}

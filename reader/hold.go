@@ -1,7 +1,6 @@
 package reader
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,30 +143,17 @@ func (r *Reader) Pin(ctx context.Context, name string, version uint64, ttl time.
 	return p.Description(), nil
 }
 
-// Pins returns all pins, also those of snapshots, in order of their versions. It costs
-// one LIST, and a GET for each pin that is not among known. Known pins that are still there are returned
-// as they are given: the version and the name of a pin never change.
-func (r *Reader) Pins(ctx context.Context, known ...manifest.Pin) ([]manifest.Pin, error) {
-	keys, err := r.log.PinKeys(ctx)
+// Pins returns all pins, also those of snapshots, in order of their versions. It costs one LIST, and a
+// GET for each pin.
+func (r *Reader) Pins(ctx context.Context) ([]manifest.Pin, error) {
+	found, err := r.log.Pins(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pins := []manifest.Pin{}
-	for _, p := range known {
-		if i, there := slices.BinarySearch(keys, p.Key); there {
-			pins, keys = append(pins, p), slices.Delete(keys, i, i+1)
-		}
+	pins := make([]manifest.Pin, len(found))
+	for i, p := range found {
+		pins[i] = p.Pin
 	}
-	found, err := r.log.ReadPins(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range found {
-		pins = append(pins, p.Pin)
-	}
-	slices.SortFunc(pins, func(a, b manifest.Pin) int {
-		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Key, b.Key))
-	})
 	return pins, nil
 }
 

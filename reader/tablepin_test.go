@@ -3,7 +3,6 @@ package reader_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -137,48 +136,6 @@ func TestReadAndPinFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			cancel(nil)
-		}
-	})
-}
-
-// Pins reads only pins that are not known, and leaves out those that are gone.
-func TestKnownPins(t *testing.T) {
-	inTable(t, 0, func(w *table) {
-		w.edit(1, 0)
-		w.compact(2)
-		r := w.reader(nil)
-		var known []manifest.Pin
-		for range 3 {
-			pin, err := r.Pin(context.Background(), "a", 0, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			known = append(known, pin)
-		}
-		if err := r.Release(context.Background(), known[1]); err != nil {
-			t.Fatal(err)
-		}
-		other, err := w.reader(nil).Pin(context.Background(), "b", 0, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := w.Faulty.Counts()
-		pins, err := r.Pins(context.Background(), known...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, p := range pins {
-			got = append(got, p.Key)
-		}
-		want := []string{known[0].Key, known[2].Key, other.Key}
-		slices.Sort(want)
-		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
-		after := w.Faulty.Counts()
-		if lists, gets := after.Of(faultstore.List, "")-before.Of(faultstore.List, ""), after.Of(faultstore.Get, "")-before.Of(faultstore.Get, ""); lists != 1 || gets != 1 {
-			t.Errorf("%d LIST, %d GET, want 1 and 1", lists, gets)
 		}
 	})
 }

@@ -53,8 +53,7 @@ func (o *SettleOptions) Validate() error {
 	return errors.Join(bad...)
 }
 
-// WriteOptions describe one write of [Create], [Swap] or [SwapClean]. Nil works like
-// the zero value.
+// WriteOptions describe one write of [Create] or [Swap]. Nil works like the zero value.
 type WriteOptions struct {
 	// Settle tunes the retries.
 	Settle *SettleOptions
@@ -72,6 +71,11 @@ type WriteOptions struct {
 	// after it is answered already. Then the Hedge sends it again at once, if it knows what is late.
 	// It may be closed from the beginning. Nil means never.
 	Overtaken <-chan struct{}
+	// Clean, if it is not nil, is set before the call returns: whether the write took one request, which
+	// was answered, so that no copy of it can land later. A caller of [Swap] needs that if it relies on
+	// the version for long while others may delete the object: a late copy of the create and then one of
+	// the swap may both land after the delete, and bring the version back.
+	Clean *bool
 }
 
 // settings are SettleOptions in which nothing is left out.

@@ -30,14 +30,7 @@ import (
 // known: Create sends the same bytes again, because the lost request may land later and
 // must then find its equal.
 func Create(ctx context.Context, st Store, key string, body []byte, opts *WriteOptions) (Info, error) {
-	info, _, err := CreateClean(ctx, st, key, body, opts)
-	return info, err
-}
-
-// CreateClean is [Create], and also reports whether the create was clean: it took one
-// request, which was answered. So the time that it took is that of a request.
-func CreateClean(ctx context.Context, st Store, key string, body []byte, opts *WriteOptions) (info Info, clean bool, err error) {
-	return settle(ctx, st, key, body, IfAbsent(), opts)
+	return settled(opts)(settle(ctx, st, key, body, IfAbsent(), opts))
 }
 
 // Swap writes body under key if the object there has version old, and returns when the
@@ -47,21 +40,20 @@ func CreateClean(ctx context.Context, st Store, key string, body []byte, opts *W
 // body. In either case body may have been applied, and been replaced or deleted since.
 // An empty old is [ErrInvalid].
 func Swap(ctx context.Context, st Store, key string, body []byte, old Version, opts *WriteOptions) (Info, error) {
-	info, _, err := SwapClean(ctx, st, key, body, old, opts)
-	return info, err
+	if old == "" {
+		return Info{}, &Error{Op: "put", Key: key, Kind: ErrInvalid, Hint: "a swap needs the version that it replaces"}
+	}
+	return settled(opts)(settle(ctx, st, key, body, IfMatch(old), opts))
 }
 
-// SwapClean is [Swap], and also reports whether the swap was clean: it took one request,
-// which was answered, so no copy of the request can still be in flight.
-//
-// A caller needs that if it relies on the version for long while others may delete the
-// object. Otherwise a late copy of the create and then a late copy of the swap may both
-// land after the delete, and bring the version back.
-func SwapClean(ctx context.Context, st Store, key string, body []byte, old Version, opts *WriteOptions) (info Info, clean bool, err error) {
-	if old == "" {
-		return Info{}, false, &Error{Op: "put", Key: key, Kind: ErrInvalid, Hint: "a swap needs the version that it replaces"}
+// settled tells WriteOptions.Clean, and passes on what is returned.
+func settled(opts *WriteOptions) func(info Info, clean bool, err error) (Info, error) {
+	return func(info Info, clean bool, err error) (Info, error) {
+		if opts != nil && opts.Clean != nil {
+			*opts.Clean = clean
+		}
+		return info, err
 	}
-	return settle(ctx, st, key, body, IfMatch(old), opts)
 }
 
 // write is one call of Create or Swap.

@@ -94,7 +94,7 @@ func (r *rotten) checkConsumer(t *testing.T, h harm) {
 	open := func() (next uint64, known bool, c *reader.Consumer, err error) {
 		rd, err := reader.Open(t.Context(), l.Mem, &reader.Options{Settle: logtest.Quick})
 		if err == nil {
-			c, err = rd.Consumer(t.Context(), consumer)
+			c, err = rd.TakeConsumer(t.Context(), consumer)
 		}
 		if err != nil {
 			return 0, false, nil, err

@@ -42,6 +42,7 @@ type batch struct {
 	sent    clock.Instant
 	stored  int    // bytes of the object
 	crc     uint32 // of the object
+	clean   bool   // it took one request
 
 	// Guarded by Writer.mu.
 	applied      bool          // its object is in the store

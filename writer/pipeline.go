@@ -138,17 +138,15 @@ func (w *Writer) encode(b, prev *batch) (object []byte, free func()) {
 // the store.
 func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied bool) {
 	var o outcome
-	var clean bool // it took one request
 	if ctx.Err() != nil {
 		// guard:never-sent. A slot for which no request was sent when the writer was halted is reported
 		// as not committed.
 		o = outcome{void: b.at.Seq, err: context.Cause(ctx)}
 	} else {
 		b.crc = frame.Sum(object)
-		var err error
-		_, clean, err = store.CreateClean(ctx, w.st, layout.DataKey(b.at), object, &store.WriteOptions{
+		_, err := store.Create(ctx, w.st, layout.DataKey(b.at), object, &store.WriteOptions{
 			// The header, with its nonce, tells an object from all others.
-			Settle: w.settle, Identity: frame.HeaderSize, CRC32C: &b.crc, Hedge: b.hedge, Overtaken: b.overtaken,
+			Settle: w.settle, Identity: frame.HeaderSize, CRC32C: &b.crc, Hedge: b.hedge, Overtaken: b.overtaken, Clean: &b.clean,
 		})
 		o = w.classify(ctx, b, err)
 	}
@@ -158,8 +156,8 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	b.applied = o.applied
 	// tuning:pace-sample. The writer's mean of the latency counts only objects that took one request.
 	//
-	//mutant:replace clean => clean || true
-	if clean {
+	//mutant:replace b.clean => b.clean || true
+	if b.clean {
 		w.pace.learn(b.answered.Sub(b.sent), len(object))
 	}
 	w.inFlight--

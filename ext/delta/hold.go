@@ -281,7 +281,7 @@ func (p *Publisher) unpinOne(ctx context.Context, s *source, oldest uint64, ever
 	if p.unlisted(s, every) {
 		now := p.opts.Clock.Now()
 		s.sought = &now
-		pins, err := s.r.Pins(ctx, s.pins...)
+		pins, err := s.r.Pins(ctx)
 		if err == nil {
 			s.pins, s.listed = pins, &now
 		}

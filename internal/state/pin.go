@@ -288,7 +288,7 @@ func (p *Pin) Renew(ctx context.Context) error {
 	return err
 }
 
-// renew also reports whether the swap was clean; see store.SwapClean.
+// renew also reports whether the swap was clean; see store.WriteOptions.Clean.
 func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	select {
 	case p.turn <- struct{}{}:
@@ -317,8 +317,8 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	// guard:pin-renew. A renewal is applied only if the pin still has the object version that its
 	// holder wrote last.
 	//
-	//mutant:replace info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle}) => info, err := p.log.st.Put(ctx, p.key, body, nil)
-	info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle})
+	//mutant:replace info, err := store.Swap(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle, Clean: &clean}) => info, err := p.log.st.Put(ctx, p.key, body, nil)
+	info, err := store.Swap(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle, Clean: &clean})
 	if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
 		return false, p.lose(ctx)
 	}

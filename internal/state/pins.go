@@ -89,25 +89,28 @@ func (d *pinDoc) describe(key string) manifest.Pin {
 // meanwhile. After an error nothing may be pruned: a pin that cannot be read may hold
 // anything.
 func (l *Log) Pins(ctx context.Context) ([]PinInfo, error) {
-	keys, err := l.PinKeys(ctx)
+	pins, damaged, err := l.SoundPins(ctx)
+	if err == nil && len(damaged) > 0 {
+		err = damaged[slices.Min(slices.Collect(maps.Keys(damaged)))]
+	}
 	if err != nil {
 		return nil, err
 	}
-	return l.ReadPins(ctx, keys)
+	return pins, nil
 }
 
 // SoundPins is [Log.Pins] for a caller that prunes nothing: it returns what is wrong with
 // damaged pins by their keys, and the others all the same.
 func (l *Log) SoundPins(ctx context.Context) (pins []PinInfo, damaged map[string]error, err error) {
-	keys, err := l.PinKeys(ctx)
+	keys, err := l.pinKeys(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	return l.readPins(ctx, keys)
 }
 
-// PinKeys returns the keys of all pins, in order. It costs one LIST.
-func (l *Log) PinKeys(ctx context.Context) (keys []string, err error) {
+// pinKeys returns the keys of all pins, in order. It costs one LIST.
+func (l *Log) pinKeys(ctx context.Context) (keys []string, err error) {
 	for info, err := range store.ListAll(ctx, l.st, layout.PinPrefix, nil, l.opts.Settle) {
 		if err != nil {
 			return nil, err
@@ -121,19 +124,8 @@ func (l *Log) PinKeys(ctx context.Context) (keys []string, err error) {
 	return slices.Compact(keys), nil
 }
 
-// ReadPins reads the pins that have these keys, in order of their versions. Those that were released
-// are left out. Errors are those of [Log.Pins].
-func (l *Log) ReadPins(ctx context.Context, keys []string) ([]PinInfo, error) {
-	pins, damaged, err := l.readPins(ctx, keys)
-	if err == nil && len(damaged) > 0 {
-		err = damaged[slices.Min(slices.Collect(maps.Keys(damaged)))]
-	}
-	if err != nil {
-		return nil, err
-	}
-	return pins, nil
-}
-
+// readPins reads the pins that have these keys, in order of their versions. It leaves out those that
+// were released meanwhile.
 func (l *Log) readPins(ctx context.Context, keys []string) (pins []PinInfo, damaged map[string]error, err error) {
 	var mu sync.Mutex
 	damaged = map[string]error{}

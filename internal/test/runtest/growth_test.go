@@ -138,7 +138,7 @@ func (l *life) consume() {
 	l.Helper()
 	r, err := reader.Open(l.Context(), l.log.Mem, &reader.Options{Settle: logtest.Quick, Clock: clock.Go()})
 	check(l, err)
-	c, err := r.Consumer(l.Context(), "exports")
+	c, err := r.TakeConsumer(l.Context(), "exports")
 	check(l, err)
 	next, _ := c.Next()
 	for rec, err := range r.Read(l.Context(), next) {

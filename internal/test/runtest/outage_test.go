@@ -76,7 +76,7 @@ func users() map[string]user {
 			if err != nil {
 				return nil, err
 			}
-			c, err := r.Consumer(ctx, "exports")
+			c, err := r.TakeConsumer(ctx, "exports")
 			return func(ctx context.Context) error { return c.Commit(ctx, 1) }, err
 		}},
 		"a register": {prepare: func(ctx context.Context, st store.Store) (func(context.Context) error, error) {

@@ -53,7 +53,7 @@ func TestBackupIsReadOnly(t *testing.T) {
 		"elected":     second(elected.Once(ctx)),
 		"Truncate":    c.Truncate(ctx, 1),
 		"Pin":         second(r.Pin(ctx, "mine", 0, 0)),
-		"Consumer":    second(r.Consumer(ctx, "billing")),
+		"Consumer":    second(r.TakeConsumer(ctx, "billing")),
 		"Repair":      second(verify.Run(ctx, f, &verify.Options{Repair: true})),
 		"backup of":   second(backup.Make(ctx, f, named("another"), nil)),
 	} {

@@ -41,11 +41,12 @@ func (c *consumer) open(ctx context.Context, r *reader.Reader, from *uint64) (co
 		return ctx, nil
 	}
 	var err error
-	var tokens []fence.Token
-	if c.epoch != 0 {
-		tokens = append(tokens, fence.NewToken(c.epoch))
+	if c.epoch == 0 {
+		c.c, err = r.TakeConsumer(ctx, c.name)
+	} else {
+		c.c, err = r.Consumer(ctx, c.name, fence.NewToken(c.epoch))
 	}
-	if c.c, err = r.Consumer(ctx, c.name, tokens...); err != nil {
+	if err != nil {
 		if errors.Is(err, reader.ErrOptions) {
 			err = kit.Usage("%w", err)
 		}

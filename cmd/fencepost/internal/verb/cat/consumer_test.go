@@ -41,7 +41,7 @@ func TestConsumerIsFenced(t *testing.T) {
 	if err := first.close(t.Context(), nil); !errors.Is(err, fence.ErrFenced) {
 		t.Errorf("%v", err)
 	}
-	c, err := r.Consumer(t.Context(), "mail")
+	c, err := r.TakeConsumer(t.Context(), "mail")
 	if err != nil {
 		t.Fatal(err)
 	}
