@@ -10,7 +10,9 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/internal/test/logtest"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -62,7 +64,11 @@ func TestCheckpointIsTold(t *testing.T) {
 // Hooks cost an append no allocation.
 func TestHooksDoNotAllocate(t *testing.T) {
 	per := func(hooks writer.Hooks) float64 {
-		w, err := writer.Open(t.Context(), memstore.New(nil), fence.NewToken(1), &writer.Options{
+		st := memstore.New(nil)
+		if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Probed: fixture.Probed(time.Now())}); err != nil {
+			t.Fatal(err)
+		}
+		w, err := writer.Open(t.Context(), st, fence.NewToken(1), &writer.Options{
 			Checkpoint: -1, NoCompress: true, Hedge: -1, Hooks: hooks,
 		})
 		if err != nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/test/fixture"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
@@ -149,7 +151,11 @@ func TestRestMemory(t *testing.T) {
 		}
 		body := make([]byte, record) // stored in some hundred bytes
 		busy := func() *writer.Writer {
-			w, err := writer.Open(t.Context(), memstore.New(&memstore.Options{Clock: clock.Go()}), fence.NewToken(1), options(nil))
+			st := memstore.New(&memstore.Options{Clock: clock.Go()})
+			if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Probed: fixture.Probed(time.Now())}); err != nil {
+				t.Fatal(err)
+			}
+			w, err := writer.Open(t.Context(), st, fence.NewToken(1), options(nil))
 			if err != nil {
 				t.Fatal(err)
 			}
