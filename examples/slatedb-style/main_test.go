@@ -4,31 +4,33 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-func build(t *testing.T) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "slatedb-style")
-	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+// The tests start this test binary again, as the program.
+const program = "FENCEPOST_EXAMPLE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(program) != "" {
+		main()
+		return
 	}
-	return bin
+	m.Run()
 }
 
-func TestProgram(t *testing.T) {
-	bin := build(t)
-	t.Run("story", func(t *testing.T) { tells(t, bin) })
-	t.Run("stores that cannot serve", func(t *testing.T) { cannotServe(t, bin) })
+func command(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), program+"=1")
+	return cmd
 }
 
-func tells(t *testing.T, bin string) {
+func TestStory(t *testing.T) {
 	var out, errs bytes.Buffer
-	cmd := exec.Command(bin)
+	cmd := command()
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s%s", err, &out, &errs)
@@ -50,13 +52,13 @@ func tells(t *testing.T, bin string) {
 	}
 }
 
-func cannotServe(t *testing.T, bin string) {
+func TestStoresThatCannotServe(t *testing.T) {
 	for url, want := range map[string]string{
 		"mem://x":     "lives in the memory of one process",
 		"nosuch://x":  "no driver for nosuch://",
 		"not-a-store": "has no scheme",
 	} {
-		out, err := exec.Command(bin, "-store", url).CombinedOutput()
+		out, err := command("-store", url).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("-store %s: %v, %s; want %q", url, err, out, want)
 		}
