@@ -250,20 +250,22 @@ func TestPartsLeftBehindAreReported(t *testing.T) {
 // What may pass is tried again, whatever the store calls it: a part that was refused with it would end a
 // file of gigabytes.
 func TestTransientAnswersToParts(t *testing.T) {
-	srv := start(t, nil)
-	st := parts(t, srv, s3store.Options{})
 	body := randomBody(6 * mib)
 	for name, f := range map[string]s3stub.Fault{
 		"429": {Status: 429, Code: "TooManyRequests"}, "429 without a code": {Status: 429}, "409": {Status: 409, Code: "OperationAborted"},
 		"408": {Status: 408}, "a damaged body": {Status: 400, Code: "BadDigest"}, "a slow one": {Status: 400, Code: "RequestTimeout"}, "503": {Status: 503},
 	} {
-		srv.SetFault(s3stub.Nth(s3stub.UploadPart, 1, f))
-		info, err := st.Upload(t.Context(), name, bytes.NewReader(body), nil)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		wantObject(t, srv, st, name, body, info)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits before it tries again
+			srv := start(t, nil)
+			st := parts(t, srv, s3store.Options{})
+			srv.SetFault(s3stub.Nth(s3stub.UploadPart, 1, f))
+			info, err := st.Upload(t.Context(), name, bytes.NewReader(body), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantObject(t, srv, st, name, body, info)
+		})
 	}
 }
 
