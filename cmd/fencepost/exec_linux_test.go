@@ -393,6 +393,21 @@ func TestExecCannotRun(t *testing.T) {
 	}
 }
 
+// TestExecTemporaryDirectory: a command that goes to another directory finds the file with its deadline. A directory that
+// is missing is an error that says what to set.
+func TestExecTemporaryDirectory(t *testing.T) {
+	c := command(t, "exec", fileURL(t), "--", "sh", "-c", "cd / && cat $FENCEPOST_DEADLINE_FILE")
+	c.Dir, c.Env = t.TempDir(), append(c.Env, "TMPDIR=.")
+	if out, err := c.Output(); err != nil || !strings.HasPrefix(string(out), "epoch=1\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+	c = command(t, "exec", fileURL(t), "--", "true")
+	c.Env = append(c.Env, "TMPDIR=/no/such")
+	if out, err := c.CombinedOutput(); exitStatus(t, err) != 1 || !strings.Contains(string(out), "set TMPDIR") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestExecNotAProgram: a script that is no program is an error that says so.
 func TestExecNotAProgram(t *testing.T) {
 	path := writeFile(t, "no program")

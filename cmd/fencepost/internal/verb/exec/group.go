@@ -214,8 +214,11 @@ type deadlines struct {
 
 func newDeadlines() (*deadlines, error) {
 	dir, err := os.MkdirTemp("", "fencepost-exec-")
+	if err == nil {
+		dir, err = filepath.Abs(dir) // the command may run elsewhere
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no place for the file that tells the command its deadline: %w; set TMPDIR to a directory that can be written", err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil { // the command may run as somebody else
 		return nil, errors.Join(err, os.RemoveAll(dir))
