@@ -140,7 +140,7 @@ func (k *Kit) Opened(ctx context.Context, raw string, create bool) (store.Store,
 		}
 	}
 	if errors.Is(err, store.ErrInvalid) {
-		err = Usage("%w", err)
+		err = Kind(ErrUsage, err)
 	}
 	return st, err
 }
