@@ -38,7 +38,7 @@ func TestOptions(t *testing.T) {
 		{&writer.Options{BatchBytes: -1}, "BatchBytes -1"},
 		{&writer.Options{BatchBytes: 1001}, "BatchBytes 1001 is over 1000, the limit of this log"},
 		{&writer.Options{BatchBytes: 1000}, ""},
-		{&writer.Options{MaxBytes: 31}, "MaxBytes 31 is below Concurrency 16 × 2 = 32"},
+		{&writer.Options{MaxBytes: 31}, "MaxBytes 31 is below 32: as many objects as Concurrency 16"},
 		{&writer.Options{MaxBytes: 32}, ""},
 		{&writer.Options{MaxBytes: 1, Concurrency: 1}, "MaxBytes 1 is below"},
 		{&writer.Options{MaxBytes: 100, BatchBytes: 101}, "MaxBytes 100 is below BatchBytes 101"},

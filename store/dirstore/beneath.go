@@ -117,7 +117,7 @@ func walk(root int, rel string, flag int) (int, error) {
 		}
 		var fd int
 		err := again(func() (err error) {
-			// guard:beneath-walk. Without openat2 each directory is opened in the one above, and none is a link.
+			// guard:beneath-walk. Each directory is opened in the one above, and none is a link, where there is no openat2.
 			//
 			//mutant:replace how|unix.O_NOFOLLOW => how
 			fd, err = unix.Openat(dir, part, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
