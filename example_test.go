@@ -20,7 +20,6 @@ import (
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
-	"github.com/fencepost/fencepost/zaptoslog"
 )
 
 // words is the source of the records. It can be read from any place.
@@ -38,8 +37,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	logger := zaptoslog.New(slog.Default().Handler()) // who leads, who waits for whom, what fails
-	err = fencepost.Run(ctx, st, &fencepost.Options{Logger: logger}, func(ctx context.Context, s *fencepost.Session) error {
+	opts := &fencepost.Options{Slog: slog.Default()} // it tells who leads, who waits for whom, what fails
+	err = fencepost.Run(ctx, st, opts, func(ctx context.Context, s *fencepost.Session) error {
 		done, _ := strconv.Atoi(string(s.Recovered().Cursor)) // where the last leader's work ends
 		for _, word := range words(done) {
 			done++

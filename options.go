@@ -39,9 +39,11 @@ type Options struct {
 	// Clock serves all parts that have no Clock of their own. Default: the machine's. Tests pass clock.Go.
 	Clock clock.Clock
 	// Logger also serves the election, the writer and the compactor if they have no Logger of
-	// their own. Default: warnings and errors go to slog.Default; zap.NewNop logs nothing.
-	// Package zaptoslog makes a Logger from a slog.Handler.
+	// their own. Default: that of Slog, or warnings and errors go to slog.Default; zap.NewNop logs nothing.
 	Logger *zap.Logger
+	// Slog is for programs that log with log/slog: who leads, who waits for whom, what fails. It goes without
+	// Logger. Options of other packages get a Logger from package zaptoslog.
+	Slog *slog.Logger
 }
 
 // Validate returns all faults of the options, each an [ErrOptions], or nil. Run calls
@@ -59,6 +61,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Contact < 0 {
 		all.add("Contact", fmt.Errorf("%v must not be negative", o.Contact))
+	}
+	if o.Logger != nil && o.Slog != nil {
+		all.add("Slog", errors.New("Logger and Slog exclude each other"))
 	}
 	return errors.Join(all...)
 }
@@ -85,7 +90,7 @@ type settings struct {
 func (o *Options) settings(traits store.Traits) settings {
 	v := *cmp.Or(o, &Options{})
 	s := settings{
-		logger:  logging(v.Logger),
+		logger:  logging(v.Logger, v.Slog),
 		contact: v.Contact,
 		leader:  *cmp.Or(v.Leader, &leader.Options{}),
 		writer:  *cmp.Or(v.Writer, &writer.Options{}),
@@ -123,8 +128,12 @@ func (o *Options) settings(traits store.Traits) settings {
 }
 
 // logging is what Run logs to. A process whose user has set no Logger still says what is wrong.
-func logging(l *zap.Logger) *zap.Logger {
-	if l == nil {
+func logging(l *zap.Logger, s *slog.Logger) *zap.Logger {
+	switch {
+	case l != nil:
+	case s != nil:
+		l = zaptoslog.New(s.Handler())
+	default:
 		l = zaptoslog.New(slog.Default().Handler(), zap.ErrorOutput(zapcore.AddSync(io.Discard)), zap.IncreaseLevel(zap.WarnLevel))
 	}
 	return sink.Logger(l)

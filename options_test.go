@@ -1,18 +1,23 @@
 package fencepost_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -52,6 +57,23 @@ func TestRunReportsAllFaults(t *testing.T) {
 		if len(lines) != 4 || !strings.HasPrefix(lines[i], "fencepost: invalid options: ") || !strings.Contains(lines[i], want) {
 			t.Errorf("%q does not say %q, or is not one of four lines", lines, want)
 		}
+	}
+}
+
+// A program that logs with slog sets Slog, and sees who leads. It cannot set both.
+func TestSlog(t *testing.T) {
+	var out bytes.Buffer
+	st := memstore.New(nil)
+	o := &fencepost.Options{Slog: slog.New(slog.NewTextHandler(&out, nil)), Writer: &writer.Options{Init: &manifest.InitOptions{Probed: fixture.Probed(time.Now())}}}
+	if err := fencepost.Run(t.Context(), st, o, func(context.Context, *fencepost.Session) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if s := out.String(); !strings.Contains(s, "elected") || !strings.Contains(s, "logger=leader") {
+		t.Errorf("the log says %q", s)
+	}
+	o.Logger = zap.NewNop()
+	if err := o.Validate(); !errors.Is(err, fencepost.ErrOptions) || !strings.Contains(err.Error(), "Logger and Slog") {
+		t.Errorf("%v", err)
 	}
 }
 
