@@ -101,9 +101,10 @@ func (t *Term) makeWay() {
 		return
 	}
 	// The time counts from the call of Resign, also while the note cannot be read.
-	ctx, cancel := clock.WithTimeout(t.ctx, t.clock, t.drain, errNoAnswer)
+	drain := t.life.drain // set before leaves was closed
+	ctx, cancel := clock.WithTimeout(t.ctx, t.clock, drain, errNoAnswer)
 	defer cancel()
-	until := t.clock.Now().Add(t.drain)
+	until := t.clock.Now().Add(drain)
 	for first := true; ; first = false {
 		s, _, err := t.e.sighted(ctx)
 		followed, near := err != nil || s.Epoch == t.epoch, err == nil && s.State == Draining

@@ -14,15 +14,14 @@ import (
 func (t *Term) beginWork() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.working = true
+	t.life.begin()
 }
 
 func (t *Term) endWork() {
 	t.mu.Lock()
-	t.working = false
-	ending := t.ending
+	next := t.life.end()
 	t.mu.Unlock()
-	if ending {
+	if next == releases {
 		t.workDone()
 	}
 }
@@ -60,26 +59,15 @@ func (t *Term) Resign(ctx context.Context) error {
 // cause of a cancelled context, or nil.
 func (t *Term) leaving(drain time.Duration, why error) {
 	t.mu.Lock()
-	first := !t.ending
-	t.ending = true
-	if t.why == nil {
-		t.why = why
-	}
-	if !t.working {
-		drain = 0
-	}
-	idle := first && !t.working
-	later := drain > 0 // makeWay gives the signal
-	if later && first {
-		t.drain = drain
-		close(t.leaves)
-	}
+	next := t.life.leave(drain, why)
 	t.mu.Unlock()
-	switch {
-	case idle:
+	switch next {
+	case releases:
 		t.workDone()
-	case !later:
+	case resigns:
 		t.step(lease.Input{Signal: lease.Resign})
+	case makesWay: // makeWay gives the signal
+		close(t.leaves)
 	}
 }
 

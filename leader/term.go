@@ -48,17 +48,14 @@ type Term struct {
 	wake    clock.Instant // when timer fires
 	todo    *lease.Write
 	done    bool
-	why     error // the cause of the cancelled context that was given to Run
 	failed  error // the last failed write
 	record  Record
 	deposer string // the operator whose note the lock had
-	working bool
-	ending  bool
+	life    life
 	hailed  bool   // Hooks.Elected has returned, so Hooks.Ended may be called
 	early   func() // calls it, if the term ended before
 	close   string // the candidate that has seen the lock draining
 
-	drain   time.Duration // how long the work may go on; set before leaves is closed
 	waiters []waiter
 }
 
@@ -259,7 +256,7 @@ func (t *Term) end(c lease.Cause, paused time.Duration) *TermError {
 	case lease.ByStall:
 		e.Kind, e.Err = ErrStalled, nil
 	case lease.ByResigning:
-		e.Kind, e.Err, e.Successor = ErrResigned, t.why, t.close
+		e.Kind, e.Err, e.Successor = ErrResigned, t.life.why, t.close
 	default: // a cause that has no case here yet must not count as the leader's will
 		e.Kind = ErrLost
 	}

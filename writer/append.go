@@ -92,7 +92,7 @@ func (e *entry) apply(opts []AppendOption, limits fence.Limits) error {
 func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil && !w.room(&e) {
+	if w.life.err == nil && !w.room(&e) {
 		stop := context.AfterFunc(ctx, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		})
 		defer stop()
 		w.editWaits = w.editWaits || e.edit != nil
-		for w.err == nil && !w.room(&e) && ctx.Err() == nil {
+		for w.life.err == nil && !w.room(&e) && ctx.Err() == nil {
 			w.fill()
 			w.changed.Wait()
 		}
@@ -109,7 +109,7 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 			w.changed.Broadcast()
 		}
 	}
-	err := w.err
+	err := w.life.err
 	if err == nil && ctx.Err() != nil {
 		err = w.outage.Cause(ctx)
 	}

@@ -108,7 +108,7 @@ func (w *Writer) rest() bool {
 	// guard:rest-drained. A writer rests only when it has no append without an outcome.
 	//
 	//mutant:replace !w.drained() => false
-	if w.err != nil || !w.drained() || w.checkpoints.hinted.Before(w.acked) {
+	if w.life.err != nil || !w.drained() || w.checkpoints.hinted.Before(w.acked) {
 		return false
 	}
 	w.checkpointing = false
@@ -144,7 +144,7 @@ func (w *Writer) rouse() {
 //mutant:replace w.acked => w.last.after
 func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 	w.mu.Lock()
-	at, stop := w.acked, w.stop
+	at, stop := w.acked, w.life.stop
 	w.tail = tail{}
 	w.mu.Unlock()
 	if stop != nil || !last.Before(at) {
@@ -190,7 +190,7 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 func (w *Writer) follow(by *fence.FencedError) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.ended || w.stop != nil || !w.drained() {
+	if !w.life.closing || w.life.stop != nil || !w.drained() {
 		return false
 	}
 	w.shut(by)
@@ -201,7 +201,7 @@ func (w *Writer) follow(by *fence.FencedError) bool {
 func (w *Writer) awaitDrained() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for !w.drained() && w.stop == nil {
+	for !w.drained() && w.life.stop == nil {
 		w.changed.Wait()
 	}
 }

@@ -64,9 +64,9 @@ func (w *Writer) CreateFile(ctx context.Context, ext string, size int64) (*FileW
 	f := &FileWriter{key: key, pipe: pipe, cancel: cancel, ended: func() error { return context.Cause(ctx) }, done: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
-		cancel(w.err)
-		return nil, w.err
+	if w.life.err != nil {
+		cancel(w.life.err)
+		return nil, w.life.err
 	}
 	w.files[f] = struct{}{}
 	w.tasks.Go(func() { w.upload(ctx, f, body, &store.UploadOptions{SizeHint: size}) })

@@ -100,15 +100,15 @@ func (w *Writer) acknowledge() (appends int) {
 	// guard:void. The first void slot and all slots after it are reported as not committed, even those
 	// that are applied.
 	//
-	//mutant:replace w.void > 0 && len => false && len
-	for w.void > 0 && len(w.window) > 0 {
+	//mutant:replace w.life.void > 0 && len => false && len
+	for w.life.void > 0 && len(w.window) > 0 {
 		b := w.window[len(w.window)-1]
-		if b.at.Seq < w.void {
+		if b.at.Seq < w.life.void {
 			break
 		}
 		w.window = w.window[:len(w.window)-1]
 		w.bytes -= b.bytes
-		w.fail(b, notCommitted(w.stop))
+		w.fail(b, notCommitted(w.life.stop))
 		if b.cancel != nil {
 			b.cancel()
 		}
@@ -139,9 +139,9 @@ func (w *Writer) acknowledge() (appends int) {
 	}
 	// guard:lower-slots. A halted writer reports slots as unknown when none of its requests is in
 	// flight any more, and not before.
-	if w.stop != nil && w.inFlight == 0 {
+	if w.life.stop != nil && w.inFlight == 0 {
 		for _, b := range w.window {
-			w.fail(b, unknown(w.stop))
+			w.fail(b, unknown(w.life.stop))
 		}
 		w.window, w.bytes = nil, 0
 	}
@@ -151,9 +151,7 @@ func (w *Writer) acknowledge() (appends int) {
 
 // fail ends a batch that is not acknowledged. Called with mu held.
 func (w *Writer) fail(b *batch, err error) {
-	if w.failed == nil || errors.Is(err, ErrUnknown) {
-		w.failed = err
-	}
+	w.life.fail(err)
 	b.err = err
 	close(b.done)
 }
@@ -183,21 +181,18 @@ func (w *Writer) report() {
 
 // shut makes the writer take no more appends. What waits is still sent. Called with mu held.
 func (w *Writer) shut(err error) {
-	switch {
-	case w.err != nil && !superseded(w.err) && superseded(err):
-		w.err = err // a successor is news, also to a writer that was closed or had failed
-	case w.err == nil:
-		w.err = err
-		// guard:file-until. A writer that takes no more commits aborts its open files.
-		//
-		//mutant:replace f.cancel(err) => _ = f
-		for f := range w.files {
-			f.cancel(err)
-		}
-		close(w.closed)
-		if w.opts.Hooks.Ended != nil {
-			w.ending.Go(w.end)
-		}
+	if !w.life.shut(err) {
+		return
+	}
+	// guard:file-until. A writer that takes no more commits aborts its open files.
+	//
+	//mutant:replace f.cancel(err) => _ = f
+	for f := range w.files {
+		f.cancel(err)
+	}
+	close(w.closed)
+	if w.opts.Hooks.Ended != nil {
+		w.ending.Go(w.end)
 	}
 }
 
@@ -207,19 +202,14 @@ func (w *Writer) end() {
 	w.opts.Hooks.Ended(Ending{Epoch: w.token.Epoch(), Err: w.Err(), Lasted: w.opts.Clock.Now().Sub(w.opened)})
 }
 
-// superseded reports whether err says that the log has a successor. The cause of a context that
-// ended the writer may be the ErrFenced of another role, such as a compactor's.
-func superseded(err error) bool { return errors.Is(err, ErrFenced) && !errors.Is(err, ErrClosed) }
-
 // halt makes the writer also send nothing more. What waits is certainly not committed. What
 // is in flight goes on until its outcome is known. Called with mu held, and acknowledge is
 // called after it.
 func (w *Writer) halt(err error) {
 	w.shut(err)
-	if w.stop != nil {
+	if !w.life.halt(err) {
 		return
 	}
-	w.stop = err
 	level := zap.WarnLevel
 	switch {
 	case errors.Is(err, ErrFenced):

@@ -250,7 +250,7 @@ func (w *Writer) ripe() bool {
 	if w.opts.Linger == 0 && !w.pace.keeps() {
 		return true
 	}
-	if w.err != nil {
+	if w.life.err != nil {
 		return true // the writer is closing: this is its last object
 	}
 	now := w.opts.Clock.Now()

@@ -21,14 +21,14 @@ func (w *Writer) dispatch(requests *crew) {
 		if w.crew == requests {
 			w.stopWake()
 		}
-		for w.crew == requests && w.stop == nil && !w.sendable() && (w.err == nil || !w.waiting.Empty()) {
+		for w.crew == requests && w.life.stop == nil && !w.sendable() && (w.life.err == nil || !w.waiting.Empty()) {
 			w.changed.Wait()
 		}
 		if w.crew != requests { // an append may have begun the next one already
 			w.mu.Unlock()
 			return
 		}
-		if w.stop != nil || w.waiting.Empty() {
+		if w.life.stop != nil || w.waiting.Empty() {
 			w.stopWake()
 			w.mu.Unlock()
 			return
@@ -128,7 +128,7 @@ func (w *Writer) encode(b, prev *batch) (object []byte, free func()) {
 	if w.encoding--; w.encoding == w.encoders-1 {
 		w.changed.Broadcast() // the dispatcher may be waiting for it
 	}
-	if w.stop != nil {
+	if w.life.stop != nil {
 		b.cancel() // the writer was halted meanwhile
 	}
 	return object, free
@@ -165,9 +165,7 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 		w.overtake(b)
 	}
 	if o.err != nil {
-		if o.void > 0 && (w.void == 0 || o.void < w.void) {
-			w.void = o.void
-		}
+		w.life.voidFrom(o.void)
 		w.halt(o.err)
 	}
 	before := w.acked

@@ -60,14 +60,10 @@ type Writer struct {
 	offset   uint64         // of the first record of that batch
 	acked    frame.Point    // after the last batch that was acknowledged
 	tail     tail           // since the last checkpoint
-	void     uint64         // the first slot that can never be part of the history, 0 if none is known
-	err      error          // why no appends are taken any more
-	stop     error          // why nothing is sent any more
-	ended    bool           // Close was called
-	failed   error          // of the appends that were not acknowledged; ErrUnknown before all others
-	reports  []*batch       // acknowledged, and the hook is not called yet
-	reported []*batch       // an array for reports to use again; guarded by reporting
-	crew     *crew          // of the dispatcher; nil while none runs
+	life     life
+	reports  []*batch // acknowledged, and the hook is not called yet
+	reported []*batch // an array for reports to use again; guarded by reporting
+	crew     *crew    // of the dispatcher; nil while none runs
 	// checkpointing says that the checkpointer runs, or has ended for good.
 	checkpointing bool
 
@@ -159,7 +155,7 @@ func (w *Writer) Format() manifest.Format { return w.format }
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.err
+	return w.life.err
 }
 
 // Done is closed when the writer takes no appends any more; see [Writer.Err].
@@ -196,7 +192,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.failed
+	return w.life.failed
 }
 
 // Close ends the writer. It takes no more appends, and sends what waits for a linger or for
@@ -213,9 +209,9 @@ func (w *Writer) Flush(ctx context.Context) error {
 // returns the same.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
-	begun := w.ended
-	w.ended = true
-	if w.err == nil {
+	begun := w.life.closing
+	w.life.closing = true
+	if w.life.err == nil {
 		w.shut(ErrClosed)
 	}
 	w.changed.Broadcast()
@@ -237,5 +233,5 @@ func (w *Writer) Close(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.failed
+	return w.life.failed
 }
