@@ -26,5 +26,5 @@
 //   - manifest: creates a log and describes it
 //
 // Importing this package registers the drivers of store.Open for s3://, file:// and
-// mem://. Package zaptoslog adapts the loggers of all packages to log/slog.
+// mem://. Package sink adapts the loggers of all packages to log/slog.
 package fencepost

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
@@ -18,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
-	"github.com/fencepost/fencepost/zaptoslog"
 )
 
 // Options of [Run]. The zero value works, and so does nil.
@@ -42,7 +39,7 @@ type Options struct {
 	// their own. Default: that of Slog, or warnings and errors go to slog.Default; zap.NewNop logs nothing.
 	Logger *zap.Logger
 	// Slog is for programs that log with log/slog: who leads, who waits for whom, what fails. It goes without
-	// Logger. Options of other packages get a Logger from package zaptoslog.
+	// Logger. Options of other packages get a Logger from sink.FromSlog.
 	Slog *slog.Logger
 }
 
@@ -132,9 +129,9 @@ func logging(l *zap.Logger, s *slog.Logger) *zap.Logger {
 	switch {
 	case l != nil:
 	case s != nil:
-		l = zaptoslog.New(s.Handler())
+		l = sink.FromSlog(s.Handler())
 	default:
-		l = zaptoslog.New(slog.Default().Handler(), zap.ErrorOutput(zapcore.AddSync(io.Discard)), zap.IncreaseLevel(zap.WarnLevel))
+		l = sink.Warnings()
 	}
 	return sink.Logger(l)
 }

@@ -136,7 +136,7 @@
 //   - unvalidated in internal/house/api_test.go, if no value of its Options can be wrong.
 //
 // If it needs an SDK, it is a module of its own, as gcsstore is. Then cmd/fencepost/go.mod has a
-// require and a replace for it, and .golangci.yml names the SDK.
+// require and a replace for it, and .ci/golangci.yml names the SDK.
 //
 // A driver here imports only store, clock and store/internal/cloud of the project, as internal/house
 // says. So a driver that wraps another one, such as dirstore, belongs in a repository of its own.

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/fencepost/fencepost/ext/group"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store/faultstore"
-	"github.com/fencepost/fencepost/zaptoslog"
 )
 
 // blocked is where a log goes that blocks until it is closed.
@@ -28,7 +28,7 @@ func TestRunGroupWithABlockedLog(t *testing.T) {
 		"zap": func(w io.Writer) *zap.Logger {
 			return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "m"}), zapcore.AddSync(w), zap.DebugLevel))
 		},
-		"slog": func(w io.Writer) *zap.Logger { return zaptoslog.New(slog.NewJSONHandler(w, nil)) },
+		"slog": func(w io.Writer) *zap.Logger { return sink.FromSlog(slog.NewJSONHandler(w, nil)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inFleet(t, 4, func(f *fleet) {

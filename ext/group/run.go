@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/fencepost/fencepost/store/contact"
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/writer"
-	"github.com/fencepost/fencepost/zaptoslog"
 )
 
 // RunOptions are the options of [Run]. The zero value joins a group that exists, and so does nil.
@@ -182,7 +180,7 @@ func newRunning(st store.Store, opts *RunOptions, work func(ctx context.Context,
 		opens: turns{free: cmp.Or(v.Opens, 16)}, first: make(chan struct{}, 1), probing: make(chan struct{}, 1),
 	}
 	if r.logger == nil {
-		r.logger = zaptoslog.New(slog.Default().Handler(), zap.IncreaseLevel(zap.WarnLevel))
+		r.logger = sink.Warnings()
 	}
 	r.logger = sink.Logger(r.logger)
 	r.filesKnown.Store(store.IsNil(r.writer.Files))

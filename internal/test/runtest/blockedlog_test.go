@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/runtest"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/sink"
 	"github.com/fencepost/fencepost/store/faultstore"
-	"github.com/fencepost/fencepost/zaptoslog"
 )
 
 // badLog is where a log goes that cannot be written: write blocks, fails or panics, until it is open.
@@ -50,7 +50,7 @@ var loggers = map[string]func(b *badLog) *zap.Logger{
 		return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "m"}), b, zap.DebugLevel))
 	},
 	"slog": func(b *badLog) *zap.Logger {
-		return zaptoslog.New(slog.NewJSONHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		return sink.FromSlog(slog.NewJSONHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	},
 }
 

@@ -20,7 +20,7 @@ const (
 	face   = `^(fence|manifest|store|leader|writer|reader|compactor)$`
 	core   = `^(\.|fence|leader|manifest|writer|reader|compactor|clock|store|internal/.*)$`
 	noCore = `^internal/(test|house|tools|release|member|assign)\b`
-	ext    = `^((cmd|ext)/.*|(group|kubelock|delta|rewrite|promhooks|otelhooks|zaptoslog)\b.*)$`
+	ext    = `^((cmd|ext)/.*|(group|kubelock|delta|rewrite|promhooks|otelhooks)\b.*)$`
 	groups = `^(rungroup|compactgroup|calm)` // files in the root that will be ext
 )
 

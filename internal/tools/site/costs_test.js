@@ -1,13 +1,13 @@
 "use strict";
-// The calculator, the table in costs.md and what was measured must agree: node --test site
+// The calculator, the table in costs.md and what was measured must agree: node --test internal/tools/site
 
 const test = require("node:test");
 const assert = require("node:assert");
 const { readFileSync } = require("node:fs");
 const { join } = require("node:path");
 
-const Costs = require("../docs/assets/costs.js");
-const read = (...path) => readFileSync(join(__dirname, "..", ...path), "utf8");
+const Costs = require("../../../docs/assets/costs.js");
+const read = (...path) => readFileSync(join(__dirname, "..", "..", "..", ...path), "utf8");
 
 const page = read("docs", "costs.md");
 const rows = page

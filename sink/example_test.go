@@ -1,4 +1,4 @@
-package zaptoslog_test
+package sink_test
 
 import (
 	"log/slog"
@@ -7,11 +7,11 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/fencepost/fencepost/zaptoslog"
+	"github.com/fencepost/fencepost/sink"
 )
 
 // A program that logs with slog gives Fencepost's packages its own handler.
-func Example() {
+func ExampleFromSlog() {
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
@@ -20,7 +20,7 @@ func Example() {
 			return a
 		},
 	})
-	logger := zaptoslog.New(handler) // fencepost.Options{Logger: logger}
+	logger := sink.FromSlog(handler) // fencepost.Options{Logger: logger}
 	logger.Named("leader").Info("elected", zap.Uint64("epoch", 7), zap.Duration("took", 1500*time.Millisecond))
 	// Output:
 	// level=INFO msg=elected logger=leader epoch=7 took=1.5s

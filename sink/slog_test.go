@@ -1,4 +1,4 @@
-package zaptoslog
+package sink
 
 import (
 	"bytes"
@@ -72,7 +72,7 @@ func TestFieldsAreThoseOfZap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var want, got bytes.Buffer
 			theirs := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{EncodeTime: zapcore.RFC3339NanoTimeEncoder, EncodeDuration: zapcore.NanosDurationEncoder}), zapcore.AddSync(&want), zap.DebugLevel))
-			ours := New(slog.NewJSONHandler(&got, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			ours := FromSlog(slog.NewJSONHandler(&got, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 				if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == slog.MessageKey) {
 					return slog.Attr{}
 				}
@@ -92,7 +92,7 @@ func TestFieldsAreThoseOfZap(t *testing.T) {
 // Loggers that are made from one do not see each other's fields.
 func TestWithDoesNotShare(t *testing.T) {
 	var out bytes.Buffer
-	l := New(slog.NewTextHandler(&out, nil)).With(zap.Namespace("in"), zap.Int("a", 1), zap.Int("b", 2), zap.Int("c", 3))
+	l := FromSlog(slog.NewTextHandler(&out, nil)).With(zap.Namespace("in"), zap.Int("a", 1), zap.Int("b", 2), zap.Int("c", 3))
 	x, y := l.With(zap.Int("x", 1)), l.With(zap.Int("y", 1))
 	x.Info("m")
 	y.Info("m")
@@ -107,7 +107,7 @@ func TestWithDoesNotShare(t *testing.T) {
 
 func TestEntry(t *testing.T) {
 	var out bytes.Buffer
-	l := New(slog.NewJSONHandler(&out, &slog.HandlerOptions{AddSource: true, Level: slog.LevelInfo}), zap.AddCaller(), zap.AddStacktrace(zap.ErrorLevel), zap.WithFatalHook(zapcore.WriteThenPanic))
+	l := FromSlog(slog.NewJSONHandler(&out, &slog.HandlerOptions{AddSource: true, Level: slog.LevelInfo}), zap.AddCaller(), zap.AddStacktrace(zap.ErrorLevel), zap.WithFatalHook(zapcore.WriteThenPanic))
 	l.Debug("below the handler's level")
 	in := l.Named("log").Named("writer").With(zap.Namespace("in"))
 	in.Info("i", zap.Int("a", 1))
@@ -132,7 +132,7 @@ func TestEntry(t *testing.T) {
 			t.Errorf("%d: %v", i, line)
 		}
 	}
-	if source := lines[0]["source"].(map[string]any); !strings.HasSuffix(source["file"].(string), "zaptoslog_test.go") {
+	if source := lines[0]["source"].(map[string]any); !strings.HasSuffix(source["file"].(string), "slog_test.go") {
 		t.Errorf("source %v", source)
 	}
 	if at, err := time.Parse(time.RFC3339Nano, lines[0]["time"].(string)); err != nil || time.Since(at) > time.Hour {
@@ -153,7 +153,7 @@ func (fails) Handle(_ context.Context, r slog.Record) (err error) {
 
 // An error arrives as what it is, and the handler's own is passed on.
 func TestErrors(t *testing.T) {
-	c := New(fails{slog.DiscardHandler}).Core()
+	c := FromSlog(fails{slog.DiscardHandler}).Core()
 	if err := c.Write(zapcore.Entry{}, []zapcore.Field{zap.Error(io.EOF)}); !errors.Is(err, io.EOF) {
 		t.Errorf("Write says %v", err)
 	}

@@ -8,7 +8,7 @@ import re
 import urllib.parse
 
 log = logging.getLogger("mkdocs.hooks")
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../.."))
 LINK = re.compile(r"\]\((\.\./[^)\s#]*)(#[^)\s]*)?\)")
 
 
