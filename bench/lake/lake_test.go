@@ -136,7 +136,7 @@ func commits(t *testing.T) []result.Row {
 		row("GETs shared by all sources, when a hold moves and the Delta log is cleaned", "TestRequestsOfAHold get-clean", 2, "the checkpoint that stays, and the hint of the last one"),
 		row("PUTs shared by all sources, when a hold moves", "TestRequestsOfAHold put-table", 1, ""),
 		row("GETs for the source, in a round that finds a newer manifest", "TestRequestsOfAHold get-newer", 2, "whether its hold moves or not; guard read-absent needs the manifest. A leader with commits publishes one each 10 s"),
-		row("LISTs for the source, when all its pins are listed", "TestRequestsOfAHold list-sweep", 1, "twice in each retention, in a round that finds no edit; and a GET for each pin of another publisher"),
+		row("LISTs for the source, when all its pins are listed", "TestRequestsOfAHold list-sweep", 1, "twice in each retention, in a round that finds no edit; and a GET for each pin"),
 	}
 }
 

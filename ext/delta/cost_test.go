@@ -315,7 +315,8 @@ func TestRequestsOfAHold(t *testing.T) {
 			moves:  {"list-source": 1, "get-source": 2, "put-pin": 2, "delete-pin": 1, "list-table": 1, "get-table": 0, "put-table": 1, "delete-table": 0},
 			news:   {"list-source": 1, "get-source": 3, "put-pin": 2, "delete-pin": 1, "list-table": 1, "get-table": 0, "put-table": 1, "delete-table": 0},
 			cleans: {"list-source": 1, "get-source": 3, "put-pin": 2, "delete-pin": 1, "list-table": 1, "get-table": 2, "put-table": 1, "delete-table": 1},
-			sweeps: {"list-source": 2, "get-source": 1, "put-pin": 0, "delete-pin": 0, "list-table": 0, "get-table": 0, "put-table": 0, "delete-table": 0},
+			sweeps: {"list-source": 2, "get-source": 1 + holdsPerRetention + 1, // one for each pin of the table
+				"put-pin": 0, "delete-pin": 0, "list-table": 0, "get-table": 0, "put-table": 0, "delete-table": 0},
 		} {
 			if len(all[kind]) == 0 {
 				t.Errorf("there was no round in which %s", kind)
