@@ -1,6 +1,7 @@
 package azurestore
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -42,9 +43,10 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 		if id := r.Header.Get("X-Ms-Request-Id"); id != "" {
 			text += " (request " + id + ")"
 		}
+		e.Hint = cloud.Redirected(e.Status, r.Header)
 	}
 	e.Err = &cloud.ShortError{Text: text, Err: err}
-	e.Hint = s.hintOf(e)
+	e.Hint = cmp.Or(e.Hint, s.hintOf(e))
 	return e
 }
 

@@ -12,7 +12,7 @@ import (
 // ClientOptions returns the options for a client that is given to [New]: with enough
 // connections for a writer's pipeline, and a bound on every answer.
 func ClientOptions() *container.ClientOptions {
-	return &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &transport{client: &http.Client{Transport: cloud.Transport()}}}}
+	return &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &transport{client: cloud.Straight(http.Client{Transport: cloud.Transport()})}}}
 }
 
 // transport sends the SDK's requests.

@@ -184,3 +184,7 @@ func TestAnswers(t *testing.T) {
 // Real servers run the whole suite too: see integration_test.go. It is the last test here, since it
 // takes longer than all others.
 func TestConformanceOfTheStub(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }
+
+func TestNoRedirectIsFollowed(t *testing.T) {
+	cloudtest.Redirects(t, func(endpoint string) string { return "az://box?anonymous=true&endpoint=" + endpoint })
+}

@@ -35,7 +35,7 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 		e.Kind = kindOf(c, e.Status, e.Code, text)
 		e.RetryAfter = cloud.RetryAfter(answer.Header)
 		e.Err = &cloud.ShortError{Text: text, Err: err}
-		switch {
+		switch e.Hint = cloud.Redirected(e.Status, answer.Header); {
 		case errors.Is(e.Kind, store.ErrNoBucket):
 			e.Hint = fmt.Sprintf("create the bucket %q%s, or correct the URL", s.name, s.service().Where())
 		case errors.Is(e.Kind, store.ErrDenied):

@@ -76,3 +76,7 @@ func TestDeleteFails(t *testing.T) {
 		t.Error("503: no error")
 	}
 }
+
+func TestNoRedirectIsFollowed(t *testing.T) {
+	cloudtest.Redirects(t, func(endpoint string) string { return "gs://bucket?anonymous=true&endpoint=" + endpoint })
+}

@@ -40,10 +40,10 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	own := *client
+	own := cloud.Straight(*client)
 	own.Transport = &transport{base: base}
 	sdk := []option.ClientOption{
-		option.WithHTTPClient(&own),
+		option.WithHTTPClient(own),
 		option.WithoutAuthentication(), // the client does it
 		// The XML API has other errors and escapes keys differently.
 		storage.WithJSONReads(),

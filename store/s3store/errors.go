@@ -52,6 +52,9 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 		}
 		e.Status = answer.HTTPStatusCode()
 		e.Kind = kindOf(c, e.Status, e.Code)
+		if aboutCredentials[e.Code] && s.renewed != nil && s.renewed(ctx) {
+			e.Kind = nil // the next attempt has others
+		}
 		e.RetryAfter = cloud.RetryAfter(header)
 		e.Hint = hintOf(e.Status, e.Code)
 		e.Err = &cloud.ShortError{Text: text, Err: err}
@@ -60,6 +63,8 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 			e.Hint = "this machine's clock is wrong: the store's says " + header.Get("Date")
 		case region != "" && (e.Status == http.StatusMovedPermanently || e.Status == http.StatusBadRequest):
 			e.Hint = "the bucket is in another region; use region=" + region
+		case e.Status/100 == 3:
+			e.Hint = cloud.Redirected(e.Status, header)
 		case errors.Is(e.Kind, store.ErrNoBucket):
 			e.Hint = fmt.Sprintf("create the bucket %q%s, or correct the URL", *s.bucket, s.service.Where())
 		}
@@ -69,8 +74,15 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 }
 
 // transientCodes are codes of answers with status 400, 401 or 403 after which the outcome is
-// unknown: the body arrived damaged or too slowly, or there were too many requests.
+// unknown: the body arrived damaged or too slowly, or there were too many requests; or the request may
+// be right in a moment.
+//
+// guard:passing-refusal. That the clock is wrong or that credentials have expired says nothing about rights.
+//
+//mutant:replace "RequestTimeTooSkewed": true, "RequestExpired": true, =>
 var transientCodes = map[string]bool{
+	// A machine that resumes has an old time and old credentials. Both are set right in a moment.
+	"RequestTimeTooSkewed": true, "RequestExpired": true, "ExpiredToken": true, "TokenRefreshRequired": true,
 	"RequestTimeout": true, "IncompleteBody": true, "BadDigest": true, "InvalidDigest": true,
 	"XAmzContentChecksumMismatch": true, "XAmzContentSHA256Mismatch": true,
 	"SlowDown": true, "Throttling": true, "ThrottlingException": true, "RequestThrottled": true,
@@ -78,12 +90,15 @@ var transientCodes = map[string]bool{
 	"InternalError": true, "ServiceUnavailable": true, "OperationAborted": true,
 }
 
+// aboutCredentials are codes after which it is worth to look whether there are others now.
+var aboutCredentials = map[string]bool{
+	"ExpiredToken": true, "TokenRefreshRequired": true, "InvalidToken": true, "InvalidAccessKeyId": true, "SignatureDoesNotMatch": true,
+}
+
 // codeKinds are the kinds of answers with status 400, which S3 also gives where other
 // services have a status of their own.
 var codeKinds = map[string]error{
-	"ExpiredToken": store.ErrDenied, "InvalidToken": store.ErrDenied, "TokenRefreshRequired": store.ErrDenied,
-	"InvalidAccessKeyId": store.ErrDenied, "SignatureDoesNotMatch": store.ErrDenied, "AccessDenied": store.ErrDenied,
-	"RequestTimeTooSkewed": store.ErrDenied, "RequestExpired": store.ErrDenied,
+	"InvalidToken": store.ErrDenied, "InvalidAccessKeyId": store.ErrDenied, "SignatureDoesNotMatch": store.ErrDenied, "AccessDenied": store.ErrDenied,
 	"NotImplemented": store.ErrUnsupported, "NoSuchBucket": store.ErrNoBucket,
 }
 

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -67,7 +69,7 @@ func open(ctx context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := t.client(ctx)
+	client, found, err := t.client(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +77,7 @@ func open(ctx context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	st.renewed = found.renewed
 	return store.Sub(st, t.prefix)
 }
 
@@ -93,7 +96,7 @@ func parse(u *url.URL) (*target, error) {
 
 // client makes the SDK's client from the URL and the AWS environment. It reads files and
 // variables, and sends no request.
-func (t *target) client(ctx context.Context) (*s3.Client, error) {
+func (t *target) client(ctx context.Context) (*s3.Client, *found, error) {
 	load := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(httpClient()),
 		config.WithLogger(logging.Nop{}), // a library does not write to stderr
@@ -108,10 +111,20 @@ func (t *target) client(ctx context.Context) (*s3.Client, error) {
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, load...)
 	if err != nil {
-		return nil, fmt.Errorf("the AWS configuration cannot be used: %w", err)
+		return nil, nil, fmt.Errorf("the AWS configuration cannot be used: %w", err)
 	}
+	own := &found{now: cfg.Credentials, load: func(ctx context.Context) (aws.CredentialsProvider, error) {
+		cfg, err := config.LoadDefaultConfig(ctx, load...)
+		return cfg.Credentials, err
+	}}
 	var bad error
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		if o.Credentials != nil {
+			o.Credentials = own
+		}
+		if b, own := cfg.HTTPClient.(*awshttp.BuildableClient); own {
+			o.HTTPClient = cloud.Straight(http.Client{Transport: b.GetTransport(), Timeout: b.GetTimeout()})
+		}
 		if t.endpoint != "" {
 			o.BaseEndpoint = &t.endpoint
 		}
@@ -131,7 +144,7 @@ func (t *target) client(ctx context.Context) (*s3.Client, error) {
 			o.UsePathStyle = *t.pathStyle
 		}
 	})
-	return client, bad
+	return client, own, bad
 }
 
 // httpClient returns a client whose certificates AWS_CA_BUNDLE can replace.

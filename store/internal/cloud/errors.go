@@ -44,11 +44,20 @@ func KindOf(status int, missing error) error {
 		return missing
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return store.ErrDenied
-	case http.StatusBadRequest, http.StatusMovedPermanently, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,
+	case http.StatusBadRequest, http.StatusMovedPermanently, http.StatusPermanentRedirect, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,
 		http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusRequestHeaderFieldsTooLarge:
 		return store.ErrInvalid
 	}
 	return nil
+}
+
+// Redirected says where an answer leads, if it is a redirect.
+func Redirected(status int, header http.Header) string {
+	to, err := url.Parse(header.Get("Location"))
+	if status/100 != 3 || err != nil || to.Host == "" {
+		return ""
+	}
+	return fmt.Sprintf("the endpoint redirects to %.200q, and redirects are not followed; if it goes on, name that endpoint", to.Scheme+"://"+to.Host)
 }
 
 // RetryAfter returns how long the store asks to wait: seconds, or a date by its own clock.

@@ -51,13 +51,23 @@ func Transport() *http.Transport {
 }
 
 // Credentials returns a client for those who give out credentials: each of their answers is cut at [MaxCredentials].
-func Credentials() *http.Client { return &http.Client{Transport: bounded{Transport()}} }
+func Credentials() *http.Client { return Straight(http.Client{Transport: bounded{Transport()}}) }
 
 // Metadata is [Credentials] for the machine's own metadata service: no proxy is asked, and an answer takes no longer than 5 s.
 func Metadata() *http.Client {
 	t := Transport()
 	t.Proxy = nil
-	return &http.Client{Transport: bounded{t}, Timeout: 5 * time.Second}
+	return Straight(http.Client{Transport: bounded{t}, Timeout: 5 * time.Second})
+}
+
+// Straight returns the client c, but it follows no redirect. A redirected request has no signature any more, so the answer
+// would be a 403, which says nothing about this store and ends terms. It could also go to anybody, over plain HTTP.
+func Straight(c http.Client) *http.Client {
+	// guard:no-redirect. A request goes to the endpoint that the user has named, and to no other.
+	//
+	//mutant:replace http.ErrUseLastResponse => nil
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &c
 }
 
 type bounded struct{ base http.RoundTripper }
