@@ -25,6 +25,7 @@ func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(sto
 		Bucket: s.bucket, Prefix: optional(prefix), EncodingType: types.EncodingTypeUrl,
 	}
 	aborted := 0
+	var pages cloud.Pages
 	for {
 		if err := s.ready(ctx, call); err != nil {
 			return aborted, err
@@ -44,6 +45,13 @@ func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(sto
 				return aborted, err
 			}
 			aborted++
+		}
+		first := ""
+		if len(out.Uploads) > 0 {
+			first = aws.ToString(out.Uploads[0].Key) + "\x00" + aws.ToString(out.Uploads[0].UploadId)
+		}
+		if err := pages.Next(first); err != nil {
+			return aborted, &store.Error{Op: call.op, Key: prefix, Err: err}
 		}
 		key, id := decoded(out.EncodingType, out.NextKeyMarker), aws.ToString(out.NextUploadIdMarker)
 		switch {

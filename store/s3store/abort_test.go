@@ -3,6 +3,8 @@ package s3store_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -76,5 +78,24 @@ func TestAbortUploadsFails(t *testing.T) {
 	}
 	if n, err := st.(store.UploadAborter).AbortUploads(t.Context(), "file/", all); n != 2 || err != nil {
 		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// A store that lists the same uploads again and again, each time with other markers, ends in an error.
+func TestAbortUploadsNeverEnds(t *testing.T) {
+	n := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n++
+		fmt.Fprintf(w, "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated><NextKeyMarker>k%d</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>"+
+			"<Upload><Key>tmp/k</Key><UploadId>u</UploadId></Upload></ListMultipartUploadsResult>", n)
+	}))
+	t.Cleanup(srv.Close)
+	st, err := store.Open(t.Context(), "s3://box?region=x&endpoint="+srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	aborter, _ := store.As[store.UploadAborter](st)
+	if _, err := aborter.AbortUploads(t.Context(), "tmp/", func(store.Info) bool { return false }); err == nil || n > 10 {
+		t.Errorf("%v after %d requests", err, n)
 	}
 }

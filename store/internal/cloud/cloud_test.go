@@ -188,6 +188,45 @@ func TestList(t *testing.T) {
 	}
 }
 
+// Each page has a new token, and the listing goes round in circles all the same: an error ends it.
+func TestListNeverEnds(t *testing.T) {
+	keys := func(names ...string) (page []store.Info) {
+		for _, name := range names {
+			page = append(page, store.Info{Key: name})
+		}
+		return page
+	}
+	for name, page := range map[string]func(n int) []store.Info{
+		"the same page":       func(int) []store.Info { return keys("a", "b") },
+		"two pages in turns":  func(n int) []store.Info { return [][]store.Info{keys("a"), keys("b")}[n%2] },
+		"nothing":             func(int) []store.Info { return nil },
+		"nothing and a page":  func(n int) []store.Info { return [][]store.Info{nil, keys("a")}[n%2] },
+		"what is not our own": func(int) []store.Info { return keys("x/1") },
+	} {
+		n := 0
+		var err error
+		for _, e := range cloud.List(t.Context(), "", nil, func(context.Context, string) ([]store.Info, bool, string, error) {
+			n++
+			return page(n), true, fmt.Sprint(n), nil
+		}) {
+			err = e
+		}
+		if err == nil || n > 1100 {
+			t.Errorf("%s: %v after %d pages", name, err, n)
+		}
+	}
+	// Empty pages are no error by themselves, where there are pages between them.
+	n := 0
+	for _, err := range cloud.List(t.Context(), "", nil, func(context.Context, string) ([]store.Info, bool, string, error) {
+		n++
+		return [][]store.Info{nil, keys(fmt.Sprint("k", n))}[n%2], n < 5000, fmt.Sprint(n), nil
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestDelete(t *testing.T) {
 	broken := errors.New("broken")
 	for want, failing := range map[error]error{nil: &store.Error{Kind: store.ErrNotFound}, broken: broken} {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 
@@ -15,8 +16,39 @@ import (
 // PageSize is how many keys one request lists.
 const PageSize = 1000
 
-// ErrPaging: the next page would be the first or the last one again, for ever.
-var ErrPaging = errors.New("the store says that there is more and not where")
+var (
+	// ErrPaging: the next page would be the first or the last one again, for ever.
+	ErrPaging = errors.New("the store says that there is more and not where")
+	errPages  = errors.New("the store gives a page of the listing for the second time; the listing would never end")
+	errEmpty  = fmt.Errorf("the store has given %d empty pages one after the other, and says that there is more", maxEmpty)
+)
+
+// maxEmpty is how many empty pages may follow each other. S3 gives some where a million versions were deleted.
+const maxEmpty = 1000
+
+// Pages sees that a listing goes on. Stores need not list in order.
+type Pages struct {
+	firsts map[string]struct{}
+	empty  int
+}
+
+// Next notes a page by the name of its first entry, "" if it has none.
+func (p *Pages) Next(first string) error {
+	if first == "" {
+		if p.empty++; p.empty > maxEmpty {
+			return errEmpty
+		}
+		return nil
+	}
+	if _, seen := p.firsts[first]; seen {
+		return errPages
+	}
+	if p.firsts == nil {
+		p.firsts = map[string]struct{}{}
+	}
+	p.empty, p.firsts[first] = 0, struct{}{}
+	return nil
+}
 
 // Page lists one page: the first one, or that of a token. If there are more pages, next is
 // the token of the next one.
@@ -31,10 +63,19 @@ func List(ctx context.Context, prefix string, opts *store.ListOptions, read Page
 			return
 		}
 		after := cmp.Or(opts, &store.ListOptions{}).StartAfter
+		var pages Pages
 		for token := ""; ; {
 			page, more, next, err := read(ctx, token)
-			if err == nil && more && (next == "" || next == token) {
-				err = &store.Error{Op: "list", Key: prefix, Err: ErrPaging}
+			if err == nil {
+				first := ""
+				if len(page) > 0 {
+					first = page[0].Key
+				}
+				if bad := pages.Next(first); bad != nil {
+					err = &store.Error{Op: "list", Key: prefix, Err: bad}
+				} else if more && (next == "" || next == token) {
+					err = &store.Error{Op: "list", Key: prefix, Err: ErrPaging}
+				}
 			}
 			if err != nil {
 				yield(store.Info{}, err)
