@@ -107,7 +107,7 @@ func (o *InitOptions) withDefaults() (InitOptions, error) {
 // the store, and refuses one that breaks a promise that the protocol needs. If several
 // processes call it at once, one creates the log and all return the same format.
 //
-// Errors: [ErrOptions], also if the place lies in a folder that another log keeps for itself, as far as the store shows it; [ErrFiles]; [ErrBackup]; [ErrRestoring]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt],
+// Errors: [ErrOptions], also if the place has too long a prefix (see [MaxKey]) or lies in a folder that another log keeps for itself, as far as the store shows it; [ErrFiles]; [ErrBackup]; [ErrRestoring]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt],
 // also if there is a log whose format.json is missing.
 func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error) {
 	o, err := opts.withDefaults()
@@ -171,6 +171,14 @@ func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) 
 			}
 			return Format{}, document.Corrupt(layout.FormatKey, "it is missing, but %s is there; if that is a log's, put an older version of it back, or the one that `fencepost restore` of a backup makes elsewhere, or remove everything under %s if the log is not needed; if it is not, choose another prefix",
 				info.Key, st.Traits().Name)
+		}
+	}
+	if err := roomy(st, MaxKey); err != nil {
+		return Format{}, err
+	}
+	if !store.IsNil(o.Files) {
+		if err := roomy(o.Files, len(layout.FilesDir(fence.ID{}))+layout.MaxFile); err != nil {
+			return Format{}, err
 		}
 	}
 	// guard:init-within. Init makes no log in a folder that another log keeps for itself, such as data/, as far as the store

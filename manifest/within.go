@@ -17,6 +17,25 @@ type view interface {
 	Above() (st store.Store, prefix string)
 }
 
+// MaxKey is how many bytes the longest key within a log has. The prefix of a log has at most so many less than
+// [store.MaxKey].
+const MaxKey = layout.MaxName
+
+// roomy returns an error if the prefix of st is so long that a later key of a log in it would be too long.
+func roomy(st store.Store, name int) error {
+	place, taken := st.Traits().Name, 0
+	for v, ok := store.As[view](st); ok; v, ok = store.As[view](st) {
+		var prefix string
+		st, prefix = v.Above()
+		taken += len(prefix) + 1
+	}
+	if taken+name > store.MaxKey {
+		return fmt.Errorf("%w: the prefix of %s has %d bytes; here it has at most %d, because keys below it have up to %d and no key has more than %d: give it a shorter one",
+			ErrOptions, place, taken-1, store.MaxKey-name-1, name, store.MaxKey)
+	}
+	return nil
+}
+
 // within returns an error if st lies in a folder that another log keeps for itself. It sends no request unless a part of
 // the place is called like such a folder, and knows nothing above a store that is no view.
 func within(ctx context.Context, st store.Store, settle *store.SettleOptions) error {

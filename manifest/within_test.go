@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -86,4 +87,49 @@ func keys(t *testing.T, st store.Store) string {
 		all = append(all, info.Key)
 	}
 	return strings.Join(all, " ")
+}
+
+// What a later key of a log would break, Init refuses, and nothing else: compact once failed for ever where init had worked.
+func TestInitInALongPrefix(t *testing.T) {
+	bucket := memstore.New(nil)
+	f, err := manifest.Init(t.Context(), bucket, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probed := manifest.InitOptions{Probed: f.Probe}
+	place := func(n int) store.Store {
+		t.Helper()
+		half := strings.Repeat("p", n/2)
+		st, err := store.Sub(bucket, half)
+		if err == nil {
+			st, err = store.Sub(st, strings.Repeat("q", n-len(half)-1))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	longest := store.MaxKey - manifest.MaxKey - 1
+	if _, err := manifest.Init(t.Context(), place(longest+1), &probed); !errors.Is(err, manifest.ErrOptions) || !strings.Contains(err.Error(), "at most 909") {
+		t.Errorf("%v", err)
+	}
+	st := place(longest)
+	if _, err := manifest.Init(t.Context(), st, &probed); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.Open(t.Context(), st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.TakeConsumer(t.Context(), strings.Repeat("c", 100)); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.TakeConsumer(t.Context(), strings.Repeat("c", 101)); !errors.Is(err, reader.ErrOptions) {
+		t.Errorf("a longer key: %v", err)
+	}
+	files := probed
+	files.Files = place(store.MaxKey - 32 - 90) // an id and the longest name of a file
+	if _, err := manifest.Init(t.Context(), memstore.New(nil), &files); !errors.Is(err, manifest.ErrOptions) || !strings.Contains(err.Error(), "a shorter one") {
+		t.Errorf("%v", err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/ext/group/internal/assign"
 	"github.com/fencepost/fencepost/ext/group/internal/member"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/document"
 	"github.com/fencepost/fencepost/store/probe"
@@ -149,6 +151,9 @@ func create(ctx context.Context, st store.Store, o *Options, settle *store.Settl
 		return format{}, "", document.Corrupt(member.FormatKey, "it is missing, but %s is there; restore %s from a backup; without one remove everything under %s, and create the group with a Base above the highest epoch of its partitions' logs",
 			info.Key, member.FormatKey, member.Prefix)
 	}
+	if err := roomy(ctx, st); err != nil {
+		return format{}, "", err
+	}
 	report, err := probe.Run(ctx, st, o.Probe)
 	if err != nil {
 		return format{}, "", err
@@ -170,6 +175,18 @@ func create(ctx context.Context, st store.Store, o *Options, settle *store.Settl
 		return format{}, "", err
 	}
 	return readFormat(ctx, st, settle)
+}
+
+// roomy returns an error if the logs of the partitions would have too long keys. The store refuses such a key by itself.
+func roomy(ctx context.Context, st store.Store) error {
+	o, err := st.Get(ctx, PartitionPrefix(0)+"/"+strings.Repeat("x", manifest.MaxKey), nil)
+	if err == nil {
+		err = o.Body.Close()
+	}
+	if errors.Is(err, store.ErrInvalid) {
+		return fmt.Errorf("%w: the prefix of %s is too long for the logs of partitions: %w", ErrOptions, st.Traits().Name, err)
+	}
+	return nil // whatever else is wrong, the probe finds
 }
 
 func newNonce() string {

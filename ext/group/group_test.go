@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/ext/group"
 	"github.com/fencepost/fencepost/internal/test"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
 )
 
 func quantile(d []time.Duration, q float64) time.Duration {
@@ -187,4 +190,21 @@ func TestRollingRestart(t *testing.T) {
 		}
 		w.end(all...)
 	})
+}
+
+// A group whose partitions' logs would have too long keys is refused before it is made.
+func TestLongPrefix(t *testing.T) {
+	for n, want := range map[int]error{900: group.ErrOptions, 892: nil} {
+		st, err := store.Sub(memstore.New(nil), strings.Repeat("p", n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := group.Join(t.Context(), st, &group.Options{Partitions: 1})
+		if !errors.Is(err, want) || (want == nil) != (err == nil) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+		if err == nil && g.Leave(t.Context()) != nil {
+			t.Error("it cannot leave")
+		}
+	}
 }

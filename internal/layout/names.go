@@ -82,6 +82,13 @@ func ParseLockKey(prefix, key string) (epoch fence.Epoch, ok bool) {
 // consumerName is a name that every store takes in a key.
 var consumerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
+// MaxName is how long the longest key of a log is: that of a consumer. MaxFile is that of a file, after "file".
+const (
+	MaxName = len(ConsumerPrefix) + 100 + len(".json")
+	uuidLen = 36
+	MaxFile = len("/") + Digits + len("/") + uuidLen + MaxExt
+)
+
 // ConsumerKey names the position of a consumer: consumer/<name>.json. It reports false if the
 // name cannot be part of a key.
 func ConsumerKey(name string) (key string, ok bool) {
@@ -160,7 +167,6 @@ func FileKey(epoch fence.Epoch, id, ext string) string {
 
 // ParseFileKey reads what [FileKey] writes, and nothing else.
 func ParseFileKey(key string) (epoch fence.Epoch, id, ext string, ok bool) {
-	const uuidLen = 36
 	rest, ok := strings.CutPrefix(key, FilePrefix)
 	number, name, found := strings.Cut(rest, "/")
 	n, valid := ParseNumber(number)
