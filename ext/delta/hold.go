@@ -160,9 +160,15 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return nil // another publisher is at it
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign):
 		p.foreign(commitKey(first), fmt.Sprintf("nothing older is deleted, because this version cannot be read: %v", err))
 		return context.Cause(ctx)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		p.opts.Hooks.Failed(fmt.Errorf("nothing older than version %d is deleted yet: %w", first, err))
+		return nil
 	}
 	p.state.past.forget(first)
 	p.needed = manifests

@@ -2,6 +2,7 @@ package delta_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/ext/delta"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -138,6 +140,39 @@ func TestCleanupAfterAWrongCheckpoint(t *testing.T) {
 		k.rows(1)
 		if r := k.publish(k.publisher(nil, told(&hooks))); r.Version != 8 || r.Files != len(k.live()) {
 			t.Errorf("%+v, want %d files", r, len(k.live()))
+		}
+	})
+}
+
+// A read that fails is no other program's work.
+func TestCleanupThatCannotRead(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		p := k.publisher(nil, nil)
+		p.CheckpointEvery(4)
+		k.versions(p, 6)
+		time.Sleep(8 * day)
+		k.rows(1)
+		var hooks []string
+		var failed []error
+		o := told(&hooks)
+		o.Hooks.Failed = func(err error) { failed = append(failed, err) }
+		next := k.publisher(k.Faulty, o)
+		next.CheckpointEvery(4)
+		reads := 0
+		refuse(k.Faulty, func(op faultstore.Op) bool {
+			if op.Kind == faultstore.Get && op.Key == checkpointName(4) {
+				reads++
+			}
+			return reads > 1 && op.Kind == faultstore.Get && strings.Contains(op.Key, "_delta_log/0")
+		})
+		k.publish(next)
+		if len(hooks) > 0 || len(failed) == 0 || !errors.Is(failed[0], store.ErrDenied) || !k.Has(commitName(0)) {
+			t.Errorf("reads %d, told is %q, failed is %v", reads, hooks, failed)
+		}
+		k.Faulty.SetHook(nil)
+		k.rows(1)
+		if k.publish(next); k.Has(commitName(0)) {
+			t.Error("nothing is deleted when it can be read again")
 		}
 	})
 }
