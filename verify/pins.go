@@ -37,6 +37,9 @@ func (v *verifier) pins(ctx context.Context) error {
 			}
 			if there, err := v.there(ctx, p.Key); err != nil {
 				return err
+			} else if there && p.Version > v.m.Version && !reliedOn(p) {
+				v.note(p.Key, "", "nobody relies on this pin of version %d, and the newest manifest is %d", p.Version, v.m.Version)
+				continue
 			} else if there && p.Version > v.m.Version {
 				v.problem(p.Key, restore+"; "+keep, "the pin %q holds version %d, and the newest manifest is %d: newer ones are missing", p.Name, p.Version, v.m.Version)
 				continue
@@ -173,8 +176,9 @@ func (v *verifier) unheld(ctx context.Context, p state.PinInfo, key string, bad 
 
 // reliedOn reports whether somebody relies on a pin. One without a name that was renewed at most
 // once may be that of a snapshot that is being opened: its maker swaps it once, and then looks
-// whether its version is still promised.
-func reliedOn(p state.PinInfo) bool { return p.Name != "" || p.Renewals > 1 }
+// whether its version is still promised. If the maker has died before that, the pin has lapsed since, but stays until a
+// compactor expires it.
+func reliedOn(p state.PinInfo) bool { return (p.Name != "" || p.Renewals > 1) && !p.Lapsed(0) }
 
 // there reports whether a pin is still there.
 func (v *verifier) there(ctx context.Context, key string) (bool, error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/internal/test/logtest"
@@ -161,6 +162,21 @@ func renew(l heldLog) {
 	l.Helper()
 	if err := l.pin.Renew(context.Background()); err != nil {
 		l.Fatal(err)
+	}
+}
+
+// A process died while it took a named snapshot. Its pin stands there long past its TTL, and nothing that it names is missing:
+// nobody relies on it. verify called the log damaged.
+func TestLapsedPin(t *testing.T) {
+	for name, opts := range map[string]*state.PinOptions{"lapsed": {Name: "report", TTL: time.Minute}, "held": {Name: "report", TTL: 24 * time.Hour}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newHeldLog(t, opts)
+			time.Sleep(time.Hour)
+			del(l.Log, layout.ManifestKey(l.pin.Version()))
+			if r := run(t, l.Mem); len(r.Problems) > 0 != (name == "held") {
+				t.Errorf("%s: %v", name, r.Problems)
+			}
+		})
 	}
 }
 
