@@ -355,7 +355,7 @@ func (w *world) checkDeletedSegment(m *state.Manifest, key string) {
 }
 
 // place is a request of a compactor that does all it has to do in the same order each
-// time (Options.Parallel 1): the nth of a kind for a key. What uploads and what reads run
+// time (Options.Concurrency 1): the nth of a kind for a key. What uploads and what reads run
 // side by side, so the number of a request alone would not tell which it is.
 type place struct {
 	kind faultstore.Kind

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/internal/test"
 )
 
-var days = flag.Int("days", 1, "how many days of virtual time TestWhatGrows takes; docs/operations.md has what 30 gave")
+var days = flag.Int("days", 1, "how many days of virtual time TestWhatGrows takes; docs/sizing.md has what 30 gave")
 
 // TestWhatGrows counts the objects of a group of two workers, of which one is killed each day and
 // another one comes.
