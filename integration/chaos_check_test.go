@@ -156,7 +156,8 @@ func breaches(err error) (all []*sim.BrokenError) {
 // clock.
 type acknowledged struct {
 	node             string
-	epoch, from      uint64
+	epoch            fence.Epoch
+	from             uint64
 	called, answered int64
 }
 
@@ -212,7 +213,7 @@ func (d digested) check(final []string) error {
 // inOrder checks that each item of the source is there once, at its place, and that
 // epochs only rise. So no zombie's record is in between.
 func inOrder(final []string) error {
-	last := uint64(0)
+	last := fence.Epoch(0)
 	for i, val := range final {
 		var item int
 		var epoch fence.Epoch

@@ -149,7 +149,7 @@ func shares(ctx context.Context, st store.Store, name string, up time.Duration, 
 	}, func(ctx context.Context, s *group.Session) error {
 		about := fmt.Sprintf("@%d ", s.Partition.Number())
 		here := func(format string, args ...any) { say(about+format, args...) }
-		token := uint64(s.Epoch())
+		token := s.Epoch()
 		hold := func() {
 			// This process may be frozen between the two lines. Then the time that it tells is too early, and
 			// never too late.
@@ -177,7 +177,7 @@ func shares(ctx context.Context, st store.Store, name string, up time.Duration, 
 // holding is a time in which a process believed that it owned a partition.
 type holding struct {
 	process     string
-	token       uint64
+	token       fence.Epoch
 	from, until int64
 }
 
@@ -278,7 +278,7 @@ func (v *town) unowned() *unowned {
 }
 
 // pauses returns for each holding but the first how many seconds it began after the end of the one before.
-func pauses(held map[uint64]*holding) (all []float64) {
+func pauses(held map[fence.Epoch]*holding) (all []float64) {
 	in := slices.SortedFunc(maps.Values(held), func(a, b *holding) int { return cmp.Compare(a.token, b.token) })
 	for i, h := range in[min(1, len(in)):] {
 		all = append(all, time.Duration(h.from-in[i].until).Seconds())
@@ -323,7 +323,7 @@ func reported(all []Counts) groupsReport {
 
 // together returns where somebody held a partition before the one before was over, and where tokens
 // did not rise.
-func together(held map[uint64]*holding) (found []string) {
+func together(held map[fence.Epoch]*holding) (found []string) {
 	all := slices.SortedFunc(maps.Values(held), func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	for i, h := range all[min(1, len(all)):] {
 		if before := all[i]; h.from < before.until || h.token <= before.token {
@@ -335,7 +335,7 @@ func together(held map[uint64]*holding) (found []string) {
 
 // TestChaosGroupsCheckFinds: the checker reports what is wrong.
 func TestChaosGroupsCheckFinds(t *testing.T) {
-	told := func(lines ...string) map[uint64]*holding {
+	told := func(lines ...string) map[fence.Epoch]*holding {
 		l := newLedger(nil, "")
 		for _, line := range lines {
 			kind, rest, _ := strings.Cut(line, " ")
@@ -344,7 +344,7 @@ func TestChaosGroupsCheckFinds(t *testing.T) {
 		return l.held
 	}
 	for name, c := range map[string]struct {
-		held  map[uint64]*holding
+		held  map[fence.Epoch]*holding
 		found int
 	}{
 		"in order":           {told("holds 1 10 20 .", "holds 1 15 30 .", "frees 1 25 .", "holds 2 26 40 ."), 0},

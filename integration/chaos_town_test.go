@@ -59,16 +59,16 @@ type ledger struct {
 	st      store.Store
 	name    string
 	history sim.Told
-	leaders map[uint64]string // epoch → process
+	leaders map[fence.Epoch]string // epoch → process
 	told    []acknowledged
 	acked   uint64 // offset after the last acknowledged record
 	digests []digested
-	held    map[uint64]*holding // by token; only of a partition
-	deserts uint64              // the token after which the partition was reported to have no owner
+	held    map[fence.Epoch]*holding // by token; only of a partition
+	deserts fence.Epoch              // the token after which the partition was reported to have no owner
 }
 
 func newLedger(st store.Store, name string) *ledger {
-	return &ledger{st: st, name: name, leaders: map[uint64]string{}, held: map[uint64]*holding{}}
+	return &ledger{st: st, name: name, leaders: map[fence.Epoch]string{}, held: map[fence.Epoch]*holding{}}
 }
 
 // citizen is one process.

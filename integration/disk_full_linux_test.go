@@ -254,7 +254,7 @@ func (l *fullLog) begin(w *writer.Writer, size int) (writer.Future, func()) {
 		if err != nil && !errors.Is(err, writer.ErrNotCommitted) && !errors.Is(err, writer.ErrUnknown) {
 			l.t.Errorf("%s: %v", v, err)
 		}
-		l.history.Appended("w", uint64(w.Epoch()), []string{v}, at, err)
+		l.history.Appended("w", w.Epoch(), []string{v}, at, err)
 	}
 }
 

@@ -236,7 +236,7 @@ func (c *cluster) run() bool {
 	var appending []*process
 	sleeping := map[*process]time.Time{}
 	deadline := time.Now().Add(8 * time.Minute)
-	last := uint64(0) // the epoch whose leader was hit last
+	last := fence.Epoch(0) // the epoch whose leader was hit last
 	for time.Now().Before(deadline) && !c.t.Failed() {
 		for len(appending) < 3 {
 			appending = append(appending, c.start("append", "--cursor", "--validity", "1s", "--concurrency", "1", "--batch-bytes", "49152", c.url, c.file))
@@ -310,9 +310,9 @@ type status struct {
 		PruneMark   uint64 `json:"prune_mark"`
 	} `json:"manifest"`
 	Leader struct {
-		Leads  bool   `json:"leads"`
-		Holder string `json:"holder"`
-		Epoch  uint64 `json:"epoch"`
+		Leads  bool        `json:"leads"`
+		Holder string      `json:"holder"`
+		Epoch  fence.Epoch `json:"epoch"`
 	} `json:"leader"`
 }
 

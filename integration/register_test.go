@@ -81,7 +81,7 @@ func (w *watched) own(st store.Store, seed uint64, until uint64) {
 			return
 		}
 		acked := w.now()
-		r, err := register.Open(w.t.Context(), st, "latest.json", fence.NewToken(token), nil)
+		r, err := register.Open(w.t.Context(), st, "latest.json", fence.NewToken(fence.Epoch(token)), nil)
 		if err == nil {
 			if got := parse(r.Value()); got.before(acked) {
 				w.t.Errorf("%+v was acknowledged, and then epoch %d found %+v", acked, token, got)

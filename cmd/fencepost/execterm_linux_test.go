@@ -248,7 +248,7 @@ func TestExecCtrlZ(t *testing.T) {
 func TestExecTermNearTheDeadline(t *testing.T) {
 	t.Parallel()
 	out, url := t.TempDir(), fileURL(t)
-	c, errs := script(t, out, "--validity 6s --grace 2900ms", url,
+	c, errs := script(t, out, "--validity 20s --grace 9500ms", url,
 		`trap 'echo told >>"$OUT/told"' TERM; touch "$OUT/ready"; while :; do sleep 0.05; done`)
 	eventually(t, "its trap is set", func() bool { _, err := os.Stat(filepath.Join(out, "ready")); return err == nil })
 	dir := strings.TrimPrefix(url, "file://")

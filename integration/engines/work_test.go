@@ -67,7 +67,7 @@ type row struct {
 type span struct{ From, To int64 }
 
 // token outranks all that were made before on this machine.
-func token() fence.Token { return fence.NewToken(uint64(time.Now().UnixNano())) }
+func token() fence.Token { return fence.NewToken(fence.Epoch(time.Now().UnixNano())) }
 
 // write commits edits until it is fenced. An edit adds rows at the end. Some also remove the oldest
 // rows, or replace the two oldest files by one.
