@@ -60,7 +60,7 @@ func (o *Options) Validate() error {
 		all.add("Contact", fmt.Errorf("%v must not be negative", o.Contact))
 	}
 	if o.Logger != nil && o.Slog != nil {
-		all.add("Slog", errors.New("Logger and Slog exclude each other"))
+		all.add("Slog", errors.New("it goes without Logger, and both are set"))
 	}
 	return errors.Join(all...)
 }

@@ -72,7 +72,7 @@ func TestSlog(t *testing.T) {
 		t.Errorf("the log says %q", s)
 	}
 	o.Logger = zap.NewNop()
-	if err := o.Validate(); !errors.Is(err, fencepost.ErrOptions) || !strings.Contains(err.Error(), "Logger and Slog") {
+	if err := o.Validate(); !errors.Is(err, fencepost.ErrOptions) || !strings.Contains(err.Error(), "Slog: it goes without Logger") {
 		t.Errorf("%v", err)
 	}
 }

@@ -300,7 +300,7 @@ func TestT37_JunkInHoles(t *testing.T) {
 	var chained []fence.Position
 	for e := fence.Epoch(1); e <= base.Epoch; e++ {
 		for s := range uint64(8) {
-			if p := logtest.At(fence.Epoch(e), s+1); p.Before(m.Floor.Position) && !base.Has(layout.DataKey(p)) {
+			if p := logtest.At(e, s+1); p.Before(m.Floor.Position) && !base.Has(layout.DataKey(p)) {
 				chained = append(chained, p)
 			}
 		}
@@ -460,7 +460,7 @@ func TestZombieIsFenced(t *testing.T) {
 	before := w.Keys("")
 	r, err := w.once(w.Faulty, w.Token-1, small())
 	var by *fence.FencedError
-	if !errors.As(err, &by) || by.By != fence.Epoch(w.Token) || by.Epoch != fence.Epoch(w.Token-1) || len(r.Pruned) > 0 {
+	if !errors.As(err, &by) || by.By != w.Token || by.Epoch != w.Token-1 || len(r.Pruned) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if n := w.Faulty.Counts(); n.Of(faultstore.Put, "")+n.Of(faultstore.Upload, "")+n.Of(faultstore.Delete, "") > 0 || !slices.Equal(w.Keys(""), before) {

@@ -80,7 +80,7 @@ func paged(l *logtest.Log) {
 // page stores a page of entries.
 func page[E any, B uint64 | string](l *logtest.Log, list string, entries []E, from, to B) state.Page[B] {
 	l.Helper()
-	key := layout.ListKey(layout.Compactor, fence.Epoch(l.Token), uuid.NewString())
+	key := layout.ListKey(layout.Compactor, l.Token, uuid.NewString())
 	body, err := document.Encode(key, struct {
 		Format  int      `json:"format"`
 		Log     fence.ID `json:"log"`

@@ -116,7 +116,7 @@ func TestOrder(t *testing.T) {
 		}
 		waited := false
 		for i, s := range slots {
-			if s.Position != at(1, uint64(i)+1) || s.First != uint64(i) || s.Records != 1 || int(s.Payload) != frame.RecordSize(len(fmt.Sprint(i))) || int64(s.Bytes) != e.size(s.Position) {
+			if s.Position != at(1, uint64(i)+1) || s.First != uint64(i) || s.Records != 1 || int(s.Payload) != frame.RecordSize(len(fmt.Sprint(i))) || s.Bytes != e.size(s.Position) {
 				t.Fatalf("call %d is of %+v", i, s)
 			}
 			if s.Took < s.Answered || s.Answered < 0 || s.Answered > 100*time.Millisecond {
@@ -161,7 +161,7 @@ func TestSizesOfACompressedObject(t *testing.T) {
 		w := e.open("a", 1, &writer.Options{Hooks: writer.Hooks{Acknowledged: func(s writer.Acknowledgement) { slots = append(slots, s) }}})
 		e.append(w, strings.Repeat("x", 1<<20))
 		synctest.Wait()
-		if len(slots) != 1 || int(slots[0].Payload) != frame.RecordSize(1<<20) || int64(slots[0].Bytes) != e.size(at(1, 1)) || slots[0].Bytes > 10_000 {
+		if len(slots) != 1 || int(slots[0].Payload) != frame.RecordSize(1<<20) || slots[0].Bytes != e.size(at(1, 1)) || slots[0].Bytes > 10_000 {
 			t.Errorf("%+v; the object has %d bytes", slots, e.size(at(1, 1)))
 		}
 	})

@@ -454,7 +454,7 @@ func TestUnknownAtASignal(t *testing.T) {
 		}
 		eventually(t, "another record", func() bool { return contents(t, url) == before+text })
 	}
-	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
+	cancel(&kit.InterruptedError{Signal: syscall.SIGTERM})
 	if got := <-ended; got != 3 || !strings.Contains(errs.String(), "unknown whether the next 1 are, up to byte 4") {
 		t.Errorf("status %d: %s", got, &errs)
 	}

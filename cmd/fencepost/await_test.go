@@ -104,7 +104,7 @@ func TestAwaitEnds(t *testing.T) {
 			ended <- runWith(ctx, (&kit.Kit{Out: io.Discard, Err: errs, Open: store.Open}), []string{verb, "--watch", url})
 		}()
 		eventually(t, "it waits", func() bool { return strings.Contains(errs.String(), "there is no log yet") })
-		cancel(&kit.Interrupted{Signal: 15})
+		cancel(&kit.InterruptedError{Signal: 15})
 		if got := <-ended; got != 143 {
 			t.Errorf("%s: status %d, %s", verb, got, errs)
 		}

@@ -112,7 +112,7 @@ func TestFollowThroughAnOutage(t *testing.T) {
 	must(t, "b\n", "append", log)
 	down.Store(false)
 	eventually(t, "the second record", func() bool { return out.String() == "a\nb\n" })
-	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
+	cancel(&kit.InterruptedError{Signal: syscall.SIGTERM})
 	if got := <-ended; got != 143 {
 		t.Errorf("status %d: %s", got, &errs)
 	}

@@ -55,7 +55,7 @@ func TestLagOfConsumers(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	d := parsed[lagverb.LagDoc](t, "lag", "--json", log)
+	d := parsed[lagverb.Doc](t, "lag", "--json", log)
 	if len(d.Consumers) != 2 || d.Consumers[0].Name != "audit" || d.Consumers[0].Behind != 0 || d.Consumers[1].At != 2 || d.Consumers[1].Behind != 1 || d.Consumers[1].Next.IsZero() {
 		t.Errorf("%s", must(t, "", "lag", "--json", log))
 	}
@@ -76,7 +76,7 @@ func TestLagOfAStaleConsumer(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if d := parsed[lagverb.LagDoc](t, "lag", "--json", log); len(d.Consumers) != 2 || d.Consumers[1].First != 4 {
+	if d := parsed[lagverb.Doc](t, "lag", "--json", log); len(d.Consumers) != 2 || d.Consumers[1].First != 4 {
 		t.Errorf("%s", must(t, "", "lag", "--json", log))
 	}
 }
@@ -156,7 +156,7 @@ func TestConsumerCannotWrite(t *testing.T) {
 	ended := make(chan int)
 	go func() { ended <- runWith(ctx, a, []string{"cat", "--follow", "--consumer", "mail", log}) }()
 	eventually(t, "the record", func() bool { return out.String() == "a\n" })
-	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
+	cancel(&kit.InterruptedError{Signal: syscall.SIGTERM})
 	if got := <-ended; got != 143 || !strings.Contains(errs.String(), "the position of mail is not written") {
 		t.Errorf("status %d: %s", got, &errs)
 	}

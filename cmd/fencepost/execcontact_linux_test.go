@@ -60,7 +60,7 @@ func TestExecFirstContact(t *testing.T) {
 					ctx, cancel := context.WithCancelCause(t.Context())
 					defer cancel(nil)
 					if c.signal > 0 { // as main does
-						time.AfterFunc(c.signal, func() { cancel(&kit.Interrupted{Signal: syscall.SIGTERM}) })
+						time.AfterFunc(c.signal, func() { cancel(&kit.InterruptedError{Signal: syscall.SIGTERM}) })
 					}
 					args := strings.Fields("exec " + group + " " + c.flags)
 					status := runWith(ctx, a, append(args, url, "--", "true"))
@@ -102,7 +102,7 @@ func TestExecSignalBeforeItListens(t *testing.T) {
 						case time.Since(begun) > time.Hour: // so that a wait without a bound ends too
 							return faultstore.Fault{Drop: true, Err: &store.Error{Op: "get", Key: "x", Kind: store.ErrDenied}}
 						case n == 2:
-							cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
+							cancel(&kit.InterruptedError{Signal: syscall.SIGTERM})
 						}
 						return faultstore.Fault{Drop: true, Hang: true}
 					})

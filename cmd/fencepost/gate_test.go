@@ -78,7 +78,7 @@ func TestGateSetWaits(t *testing.T) {
 	ended := make(chan int)
 	go func() { ended <- runWith(ctx, a, []string{"gate", "set", "--epoch", "4", memURL(t), "latest"}) }()
 	eventually(t, "it says for what it waits", func() bool { return strings.Contains(errs.String(), "reading the value from standard input") })
-	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
+	cancel(&kit.InterruptedError{Signal: syscall.SIGTERM})
 	if got := <-ended; got != 143 {
 		t.Errorf("status %d: %s", got, &errs)
 	}

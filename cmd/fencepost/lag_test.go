@@ -32,7 +32,7 @@ func TestLagBearsDamage(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	d := parsed[lagverb.LagDoc](t, "lag", "--json", log)
+	d := parsed[lagverb.Doc](t, "lag", "--json", log)
 	if c := d.Consumers; len(c) != 3 || c[0].At != 1 || c[0].Behind != 2 || !strings.Contains(c[0].Error, "data/") || !strings.Contains(c[1].Error, "consumer/damaged.json") || c[2].Error != "" {
 		t.Errorf("%+v", d)
 	}
@@ -51,7 +51,7 @@ func TestLagOfManyConsumers(t *testing.T) {
 	for i := range 123 {
 		fixture.Put(t, st, fmt.Sprintf("%sc%03d.json", layout.ConsumerPrefix, i), b)
 	}
-	d := parsed[lagverb.LagDoc](t, "lag", "--json", log)
+	d := parsed[lagverb.Doc](t, "lag", "--json", log)
 	if len(d.Consumers) != 100 || d.Consumers[99].Name != "c099" || d.More != 23 {
 		t.Errorf("%d consumers and %d more", len(d.Consumers), d.More)
 	}

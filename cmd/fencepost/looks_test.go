@@ -150,7 +150,7 @@ func TestLag(t *testing.T) {
 	must(t, "a\nb\nc\n", "append", url)
 	must(t, "", "compact", url)
 	must(t, "d\ne\n", "append", url)
-	l := parsed[lagverb.LagDoc](t, "lag", "--json", "--at", "1", url)
+	l := parsed[lagverb.Doc](t, "lag", "--json", "--at", "1", url)
 	if l.End != 5 || l.FloorOffset != 3 || l.Unfolded.Objects != 2 || l.Unfolded.Bytes == 0 || l.Unfolded.OldestAt.IsZero() || l.LastAt.IsZero() || l.NotedOffset != 5 ||
 		l.Consumer.Behind != 4 || l.Consumer.Next.IsZero() {
 		t.Errorf("%+v %+v", l.Log, l.Consumer)

@@ -97,18 +97,18 @@ func TestNamesAreHarmless(t *testing.T) {
 	check("pins", must(t, "", "pins", url), 2)
 	check("unpin", must(t, "", "unpin", evil, url), 1)
 	check("unpin of none", run(t, "", "unpin", evil, url).err, 1)
-	check("a pin that lapsed", string(pinverb.PinTable(survey.Pins([]manifest.Pin{{Name: "a", Expired: true, Reason: evil, Holder: evil}}))), 2)
+	check("a pin that lapsed", string(pinverb.Table(survey.Pins([]manifest.Pin{{Name: "a", Expired: true, Reason: evil, Holder: evil}}))), 2)
 
-	check("history", string(historyverb.HistoryTable([]historyverb.TermDoc{{Term: survey.Term{Epoch: 1, Holder: evil}}})), 2)
-	check("history of one deposed", string(historyverb.HistoryTable([]historyverb.TermDoc{{Term: survey.Term{Epoch: 1, Reason: evil, EndedBy: evil}}})), 2)
+	check("history", string(historyverb.Table([]historyverb.TermDoc{{Term: survey.Term{Epoch: 1, Holder: evil}}})), 2)
+	check("history of one deposed", string(historyverb.Table([]historyverb.TermDoc{{Term: survey.Term{Epoch: 1, Reason: evil, EndedBy: evil}}})), 2)
 	led := survey.Term{Epoch: 1, Holder: evil, Reason: "resigned"}
 	check("status of a lock", string(statusverb.LockTable(&survey.Lock{Leader: led}, time.Now())), 3)
-	status := statusverb.StatusTable(&survey.Log{Leader: led})
+	status := statusverb.Table(&survey.Log{Leader: led})
 	check("status", string(status), bytes.Count(status, []byte("\n")))
 	var errs buffer
 	kit.NewConsole(&errs, false, 0).Note("waiting for %s", evil)
 	check("a note", strings.ReplaceAll(errs.String(), "m\n", `m\n`), 1)
 	check("an error", kit.Line(errors.New(strings.ReplaceAll(evil, "\n", `\n`)))+"\n", 1)
 	bad := historyverb.TermOf(leader.Record{Epoch: 1}, errors.New(evil))
-	check("history with a damaged lock", strings.ReplaceAll(string(historyverb.HistoryTable([]historyverb.TermDoc{bad})), "; ", `\n`), 2)
+	check("history with a damaged lock", strings.ReplaceAll(string(historyverb.Table([]historyverb.TermDoc{bad})), "; ", `\n`), 2)
 }

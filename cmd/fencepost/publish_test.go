@@ -107,7 +107,7 @@ func TestPublishWatchJSON(t *testing.T) {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}
-	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
+	cancel(&kit.InterruptedError{Signal: syscall.SIGTERM})
 	if got := <-ended; got != 143 {
 		t.Errorf("status %d: %s", got, &errs)
 	}

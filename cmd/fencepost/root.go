@@ -205,7 +205,7 @@ func runWith(ctx context.Context, k *kit.Kit, args []string) int {
 		return int(code)
 	}
 	// A signal matters more than the errors that it led to.
-	if cause := (*kit.Interrupted)(nil); err != nil && errors.As(context.Cause(ctx), &cause) && !errors.Is(err, kit.ErrOutcome) {
+	if cause := (*kit.InterruptedError)(nil); err != nil && errors.As(context.Cause(ctx), &cause) && !errors.Is(err, kit.ErrOutcome) {
 		err = cause
 	}
 	switch {

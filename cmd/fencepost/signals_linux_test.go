@@ -62,7 +62,7 @@ func TestNamedPipe(t *testing.T) {
 	status := make(chan int)
 	go func() { status <- runWith(ctx, a, []string{"append", fileURL(t), pipe}) }()
 	eventually(t, "it says for what it waits", func() bool { return strings.Contains(errs.String(), "still opening "+pipe) })
-	cancel(&kit.Interrupted{Signal: syscall.SIGTERM})
+	cancel(&kit.InterruptedError{Signal: syscall.SIGTERM})
 	if got := <-status; got != 143 {
 		t.Errorf("status %d: %s", got, &errs)
 	}

@@ -315,7 +315,7 @@ func TestFullestManifest(t *testing.T) {
 
 func encodedAt(t testing.TB, m *Manifest, limit int64) []byte {
 	t.Helper()
-	b, err := m.encode(int64(limit))
+	b, err := m.encode(limit)
 	if err != nil {
 		t.Fatal(err)
 	}

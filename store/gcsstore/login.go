@@ -16,6 +16,7 @@ import (
 	"cloud.google.com/go/compute/metadata"
 	"cloud.google.com/go/storage"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
@@ -57,7 +58,7 @@ func (m *machine) Token(ctx context.Context) (*auth.Token, error) {
 		return nil, fmt.Errorf("the metadata service of this machine gives no token: %w", cmp.Or(err, errors.New("it is incomplete")))
 	}
 	return &auth.Token{
-		Value: got.Token, Type: got.Type, Expiry: time.Now().Add(time.Duration(got.Seconds) * time.Second),
+		Value: got.Token, Type: got.Type, Expiry: clock.System().Wall().Add(time.Duration(got.Seconds) * time.Second),
 		Metadata: map[string]any{"auth.google.tokenSource": "compute-metadata"}, // as Google's own: it is good in any universe
 	}, nil
 }

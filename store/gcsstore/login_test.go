@@ -82,7 +82,7 @@ func TestMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://storage.googleapis.com/", nil)
-		_, err = rt.RoundTrip(r)
+		_, err = rt.RoundTrip(r) //nolint:bodyclose // it is always an error
 		return token, err
 	}
 	if token, err := ask(); token != "Bearer t" || err == nil || err.Error() != "sent" {

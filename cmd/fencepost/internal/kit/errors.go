@@ -47,7 +47,7 @@ var (
 
 // Status is the exit status for an error.
 func Status(err error) int {
-	var i *Interrupted
+	var i *InterruptedError
 	switch {
 	case err == nil:
 		return ExitOK

@@ -26,6 +26,7 @@ type Checked struct {
 
 var _ pflag.Value = new(Checked)
 
+// Set implements [pflag.Value].
 func (c *Checked) Set(s string) error {
 	c.text = s
 	return c.Parse(s)
@@ -33,6 +34,7 @@ func (c *Checked) Set(s string) error {
 
 func (c *Checked) String() string { return c.text }
 
+// Type implements [pflag.Value].
 func (c *Checked) Type() string { return c.Kind }
 
 // BytesVar is a flag with a number of bytes: 16MiB, 500000.

@@ -117,10 +117,10 @@ func Operations(reg prometheus.Gatherer, ready func() (bool, any)) *http.ServeMu
 	return mux
 }
 
-const (
-	maxScrapes     = 20  // at once
-	MaxConnections = 500 // at once; more wait. Serve has at most 100 streams.
-)
+const maxScrapes = 20 // at once
+
+// MaxConnections is how many connections there are at once; more wait. Serve has at most 100 streams.
+const MaxConnections = 500
 
 // RequestTime bounds how long a client may take to send a request. Without it a client that announces a body and
 // never sends it keeps a connection for ever.
@@ -230,14 +230,17 @@ func (g *Gauges) Note(leads bool, epoch fence.Epoch) {
 	g.leads, g.epoch = leads, epoch
 }
 
+// Writer measures a writer.
 func (g *Gauges) Writer(next writer.Hooks) writer.Hooks {
 	return measured(g, next, (*promhooks.Metrics).Writer)
 }
 
+// Compactor measures a compactor.
 func (g *Gauges) Compactor(next compactor.Hooks) compactor.Hooks {
 	return measured(g, next, (*promhooks.Metrics).Compactor)
 }
 
+// Group measures a group.
 func (g *Gauges) Group(next group.Hooks) group.Hooks {
 	if g.m == nil {
 		return next
@@ -248,6 +251,7 @@ func (g *Gauges) Group(next group.Hooks) group.Hooks {
 	return g.m.Group(noted)
 }
 
+// Publisher measures a publisher.
 func (g *Gauges) Publisher(next delta.Hooks) (delta.Hooks, error) {
 	if g.m == nil {
 		return next, nil
@@ -272,6 +276,7 @@ func (g *Gauges) Compactors() compactor.Hooks {
 	return h
 }
 
+// Verify measures a check.
 func (g *Gauges) Verify(next verify.Hooks) verify.Hooks {
 	return measured(g, next, (*promhooks.Metrics).Verifier)
 }

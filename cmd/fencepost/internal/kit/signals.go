@@ -23,10 +23,10 @@ func SignalNumber(s os.Signal) syscall.Signal {
 	return n
 }
 
-// Interrupted is the cause of a context that a signal has ended.
-type Interrupted struct{ Signal syscall.Signal }
+// InterruptedError is the cause of a context that a signal has ended.
+type InterruptedError struct{ Signal syscall.Signal }
 
-func (i *Interrupted) Error() string { return "ended by signal: " + i.Signal.String() }
+func (i *InterruptedError) Error() string { return "ended by signal: " + i.Signal.String() }
 
 // UntilSignal returns a context that the first signal ends: Ctrl-C, SIGTERM, or SIGHUP when the terminal goes.
 // After handOver it no longer ends at SIGHUP, which the caller then receives itself.
@@ -48,7 +48,7 @@ func UntilSignal() (ctx context.Context, handOver func()) {
 		case s = <-signals:
 		case s = <-hangUps:
 		}
-		cancel(&Interrupted{SignalNumber(s)})
+		cancel(&InterruptedError{SignalNumber(s)})
 		// A second signal ends the process at once. But terminals and timeout(1) send
 		// copies of the first one; they do not count.
 		time.Sleep(time.Second)

@@ -102,7 +102,7 @@ func (c *consumer) close(ctx context.Context, err error) error {
 	if c.c == nil {
 		return err
 	}
-	_, signalled := errors.AsType[*kit.Interrupted](context.Cause(ctx))
+	_, signalled := errors.AsType[*kit.InterruptedError](context.Cause(ctx))
 	c.stop(nil)
 	<-c.done
 	if errors.Is(err, fence.ErrFenced) {

@@ -141,7 +141,7 @@ func compact(ctx context.Context, k *kit.Kit, url string, f *compaction, o *comp
 			return
 		}
 		if !f.watch || k.Console.Bars { // a log line tells of each pass
-			k.Console.Progress("compacting", int64(r.Bytes), 0, true)
+			k.Console.Progress("compacting", r.Bytes, 0, true)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

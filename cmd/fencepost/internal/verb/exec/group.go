@@ -92,7 +92,7 @@ func (s *sharing) receive(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
-		s.end(&kit.Interrupted{Signal: sig})
+		s.end(&kit.InterruptedError{Signal: sig})
 		if s.term.add() < 2 {
 			return
 		}
@@ -110,7 +110,7 @@ func (s *sharing) receive(sig syscall.Signal) {
 		}
 	}
 	if sig == syscall.SIGHUP && len(s.commands) == 0 {
-		s.end(&kit.Interrupted{Signal: sig})
+		s.end(&kit.InterruptedError{Signal: sig})
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *sharing) hungUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hup {
-		s.end(&kit.Interrupted{Signal: syscall.SIGHUP})
+		s.end(&kit.InterruptedError{Signal: syscall.SIGHUP})
 	}
 }
 

@@ -104,7 +104,7 @@ func (r *running) wasTold() {
 // stop ends the wait or, in good order, the term. The caller has r.mu.
 func (r *running) stop(s syscall.Signal) {
 	r.ending = true
-	r.end(&kit.Interrupted{Signal: s})
+	r.end(&kit.InterruptedError{Signal: s})
 }
 
 // fatal reports whether a signal ends a process that does not expect it, and a user means that.

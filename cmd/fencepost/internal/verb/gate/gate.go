@@ -255,7 +255,7 @@ func runHolding(ctx context.Context, k *kit.Kit, f *os.File, argv []string) erro
 	if err == nil {
 		// A terminal sends Ctrl-C to the command, too. SIGTERM comes to this process alone.
 		stop := context.AfterFunc(ctx, func() {
-			if cause, ok := errors.AsType[*kit.Interrupted](context.Cause(ctx)); ok && cause.Signal == syscall.SIGTERM {
+			if cause, ok := errors.AsType[*kit.InterruptedError](context.Cause(ctx)); ok && cause.Signal == syscall.SIGTERM {
 				_ = c.Process.Signal(cause.Signal)
 			}
 		})

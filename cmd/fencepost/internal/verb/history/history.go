@@ -81,7 +81,7 @@ It needs the right to read.`,
 			docs[i].after(docs[i+1])
 		}
 		docs = docs[:min(limit, len(docs))]
-		return k.Show(docs, HistoryTable(docs))
+		return k.Show(docs, Table(docs))
 	}
 	return c
 }
@@ -110,8 +110,8 @@ func (d *TermDoc) after(before TermDoc) {
 	}
 }
 
-// HistoryTable shows leaderships to people.
-func HistoryTable(docs []TermDoc) []byte {
+// Table shows leaderships to people.
+func Table(docs []TermDoc) []byte {
 	if len(docs) == 0 {
 		return []byte("nobody has led yet\n")
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// LagDoc is what lag --json prints.
-type LagDoc struct {
+// Doc is what lag --json prints.
+type Doc struct {
 	*survey.Log
 	Consumer  *behindDoc   `json:"consumer,omitempty"`
 	Consumers []*behindDoc `json:"consumers,omitempty"`
@@ -76,7 +76,7 @@ It needs the right to read.`,
 		if err != nil {
 			return err
 		}
-		doc := LagDoc{Log: l}
+		doc := Doc{Log: l}
 		r, err := reader.Open(cmd.Context(), st, nil)
 		if err != nil {
 			return err
@@ -172,7 +172,7 @@ func positionOf(ctx context.Context, st store.Store, r *reader.Reader, log, name
 	return d, err
 }
 
-func lagTable(d LagDoc, now time.Time) []byte {
+func lagTable(d Doc, now time.Time) []byte {
 	return kit.Rows(func(row func(name, format string, args ...any)) {
 		last := ""
 		if !d.LastAt.IsZero() {

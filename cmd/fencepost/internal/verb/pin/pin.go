@@ -175,15 +175,15 @@ It needs the right to read.`,
 				return err
 			}
 			docs := survey.Pins(pins)
-			return k.Show(docs, PinTable(docs))
+			return k.Show(docs, Table(docs))
 		},
 	}
 	k.JSONFlag(c)
 	return c
 }
 
-// PinTable shows pins to people.
-func PinTable(docs []survey.Pin) []byte {
+// Table shows pins to people.
+func Table(docs []survey.Pin) []byte {
 	return kit.Aligned(func(w io.Writer) {
 		if len(docs) > 0 {
 			fmt.Fprintln(w, "NAME\tVERSION\tSINCE\tLAPSES\tHOLDER")

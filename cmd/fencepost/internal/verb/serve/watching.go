@@ -228,7 +228,7 @@ func (w *watching) serving(text string, at net.Addr) {
 		w.Console.Note("%s", said)
 	} else if err := w.PrintLine(struct {
 		URL string `json:"url"`
-	}{said[strings.Index(said, "http:"):]}); err != nil {
+	}{said[max(strings.Index(said, "http:"), 0):]}); err != nil {
 		w.Console.Note("%s", kit.Line(err))
 	}
 }

@@ -131,7 +131,7 @@ func logStatus(ctx context.Context, k *kit.Kit, st store.Store, o *survey.Option
 		return view{}, err
 	}
 	o.Before = &s.Look
-	table := StatusTable(s)
+	table := Table(s)
 	return view{table: table, seen: table, json: func(line bool) error {
 		if line {
 			return k.PrintLine(s)
@@ -175,8 +175,8 @@ func showStatus(ctx context.Context, k *kit.Kit, watch bool, every time.Duration
 	}
 }
 
-// StatusTable shows a log to people.
-func StatusTable(s *survey.Log) []byte {
+// Table shows a log to people.
+func Table(s *survey.Log) []byte {
 	return kit.Rows(func(row func(name, format string, args ...any)) {
 		row("store", "%s", s.Store)
 		if s.Kind == survey.KindBackup {
