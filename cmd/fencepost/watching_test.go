@@ -110,9 +110,7 @@ func TestWatchingADirectoryThatIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "it is up again", is("1"))
-			if !strings.Contains(errs.String(), url+" is read again\n") {
-				t.Error(errs)
-			}
+			eventually(t, "it is said", func() bool { return strings.Contains(errs.String(), url+" is read again\n") })
 		})
 	}
 }
