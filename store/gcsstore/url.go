@@ -3,7 +3,6 @@ package gcsstore
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -32,9 +31,8 @@ var scheme = cloud.Scheme{
 var parameters = map[string]cloud.Parameter[target]{
 	"endpoint":  func(t *target, v string) error { t.options.Endpoint = v; return nil },
 	"anonymous": func(t *target, v string) (err error) { t.anonymous, err = cloud.Bool(v); return err },
-	"chunk-size": func(t *target, v string) error {
-		n, err := cloud.Bytes(v)
-		t.options.ChunkSize = int64(int(min(n, math.MaxInt)))
+	"chunk-size": func(t *target, v string) (err error) {
+		t.options.ChunkSize, err = cloud.Bytes(v)
 		return err
 	},
 }

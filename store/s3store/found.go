@@ -15,9 +15,11 @@ import (
 type found struct {
 	load func(context.Context) (aws.CredentialsProvider, error)
 
-	mu   sync.Mutex
-	now  aws.CredentialsProvider
-	last clock.Instant // when others were found, 0 if never
+	mu  sync.Mutex
+	now aws.CredentialsProvider
+
+	renewing sync.Mutex    // held while it looks, which may take requests: nobody else waits for that
+	last     clock.Instant // when others were found, 0 if never; guarded by renewing
 }
 
 // Retrieve implements [aws.CredentialsProvider].
@@ -31,8 +33,8 @@ func (f *found) Retrieve(ctx context.Context) (aws.Credentials, error) {
 // renewed looks for credentials again. It reports whether they are others than before, or were found to be others a moment ago,
 // by a request that failed at the same time.
 func (f *found) renewed(ctx context.Context) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.renewing.Lock()
+	defer f.renewing.Unlock()
 	if f.last != 0 && clock.System().Now().Sub(f.last) < 10*time.Second {
 		return true
 	}
@@ -40,7 +42,7 @@ func (f *found) renewed(ctx context.Context) bool {
 	if err != nil || next == nil {
 		return false
 	}
-	before, err := f.now.Retrieve(ctx)
+	before, err := f.Retrieve(ctx)
 	if err != nil {
 		return false
 	}
@@ -48,6 +50,9 @@ func (f *found) renewed(ctx context.Context) bool {
 	if err != nil || before.AccessKeyID == after.AccessKeyID && before.SecretAccessKey == after.SecretAccessKey && before.SessionToken == after.SessionToken {
 		return false
 	}
-	f.now, f.last = next, clock.System().Now()
+	f.mu.Lock()
+	f.now = next
+	f.mu.Unlock()
+	f.last = clock.System().Now()
 	return true
 }
