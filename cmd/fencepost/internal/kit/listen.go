@@ -223,7 +223,7 @@ func (g *Gauges) Leader(election string, next leader.Hooks) leader.Hooks {
 	return g.m.Leader(election, noted)
 }
 
-// Note takes note of who leads.
+// Note records who leads, for /metrics and /healthz.
 func (g *Gauges) Note(leads bool, epoch fence.Epoch) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
