@@ -178,8 +178,8 @@ func TestHedgeShared(t *testing.T) {
 		files       bool
 		from, to    float64 // share of the objects that are sent twice
 	}{
-		{"times vary", 20 * ms, 60 * ms, 3, true, 0.33, 0.5}, // every second one has several edits
-		{"times vary, no files", 20 * ms, 60 * ms, 3, false, 0.12, 0.3},
+		{"times vary", 20 * ms, 60 * ms, 3, true, 0.25, 0.5}, // every second one has several edits
+		{"times vary, no files", 20 * ms, 60 * ms, 3, false, 0.1, 0.3},
 		{"one client", 20 * ms, 60 * ms, 1, true, 0.11, 0.13},
 		{"all times are the same", 30 * ms, 30 * ms, 3, true, 0, 0},
 	} {

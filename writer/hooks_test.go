@@ -76,26 +76,24 @@ func TestHooksDoNotAllocate(t *testing.T) {
 		}
 		defer w.Close(context.Background())
 		one := [][]byte{make([]byte, 100)}
-		return testing.AllocsPerRun(100, func() {
-			if _, err := w.Append(t.Context(), one); err != nil {
-				t.Error(err)
+		return testing.AllocsPerRun(1, func() { // of 100 appends, since it rounds
+			for range 100 {
+				if _, err := w.Append(t.Context(), one); err != nil {
+					t.Error(err)
+				}
 			}
-		})
+		}) / 100
 	}
 	var bytes int64
-	median := func(hooks writer.Hooks) float64 {
-		var all []float64
-		for range 5 {
-			all = append(all, per(hooks))
-		}
-		slices.Sort(all)
-		return all[2]
+	var without, with []float64
+	for range 9 {
+		without = append(without, per(writer.Hooks{}))
+		with = append(with, per(writer.Hooks{Acknowledged: func(a writer.Acknowledgement) { bytes += a.Bytes }}))
 	}
-	without := median(writer.Hooks{})
-	with := median(writer.Hooks{Acknowledged: func(a writer.Acknowledgement) { bytes += a.Bytes }})
-	// AllocsPerRun rounds down, so one more is an allocation in each append or one in the buckets
-	// of the store's map.
-	if with > without || bytes < 100*frame.HeaderSize {
-		t.Errorf("an append makes %v allocations with a hook, %v without", with, without)
+	slices.Sort(without)
+	slices.Sort(with)
+	// Half an allocation is room for what the store's map and the runtime make now and then.
+	if with[4] > without[4]+0.5 || bytes < 100*frame.HeaderSize {
+		t.Errorf("an append makes %v allocations with a hook, %v without", with[4], without[4])
 	}
 }
