@@ -171,35 +171,46 @@ func (h *Hedge) put(ctx context.Context, w *write) (reply, int) {
 	return r, n
 }
 
+// race makes the first request itself and leaves the rest to a referee. A request needs a deep stack, and
+// that of the caller has grown already if it has made one before.
 func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 	delay := h.delay()
 	if delay <= 0 {
 		return w.request(ctx), 1
 	}
-	var all sync.WaitGroup
-	defer all.Wait() // after this the caller may reuse the body
 	ctx, cancel := context.WithCancel(ctx)
+	r := &referee{hedge: h, write: w, replies: make(chan reply, 2)}
+	var first sync.WaitGroup
+	first.Go(func() { r.judge(ctx, cancel, delay) })
+	r.replies <- w.request(ctx)
+	first.Wait()
+	return r.verdict, r.requests
+}
+
+// referee decides between the requests of one create.
+type referee struct {
+	hedge   *Hedge
+	write   *write
+	replies chan reply // of both requests
+	// What is known of both, and how many there were.
+	verdict  reply
+	requests int
+}
+
+// judge waits for the first request, and sends the second one if it is time. When the verdict is there it
+// cancels the rest, and ends with what it has begun: then the caller may reuse the body.
+func (r *referee) judge(ctx context.Context, cancel func(), delay time.Duration) {
+	var all sync.WaitGroup
+	defer all.Wait()
 	defer cancel()
-	replies, reads := make(chan reply, 2), make(chan object, 2)
-	send := func() { replies <- w.request(ctx) }
-	read := func() { found, _ := w.check(ctx); reads <- found }
-	due := make(chan struct{})
-	timer := w.Clock.AfterFunc(delay, func() { close(due) })
-	defer timer.Stop()
-	all.Go(send)
-	for passed, again := w.overtaken, false; !again; {
-		why := late
-		select {
-		case r := <-replies:
-			return r, 1
-		case <-due:
-			due = nil
-		case <-passed:
-			passed, why = nil, overtaken
-		}
-		again = ctx.Err() == nil && h.take(why, len(w.body))
+	r.requests = 1
+	if !r.wait(ctx, delay) {
+		return
 	}
-	all.Go(send)
+	r.requests = 2
+	reads := make(chan object, 2)
+	read := func() { found, _ := r.write.check(ctx); reads <- found }
+	all.Go(func() { r.replies <- r.write.request(ctx) })
 	all.Go(read)
 	var first *reply
 	for {
@@ -210,16 +221,19 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 			//
 			//mutant:replace found.finding == own || found.finding == foreign => true
 			if found.finding == own || found.finding == foreign {
-				return found.reply(), 2
+				r.verdict = found.reply()
+				return
 			}
-		case r := <-replies:
+		case got := <-r.replies:
 			if first != nil {
-				return both(*first, r), 2
+				r.verdict = both(*first, got)
+				return
 			}
-			first = &r
-			switch r.outcome {
+			first = &got
+			switch got.outcome {
 			case Applied:
-				return r, 2
+				r.verdict = got
+				return
 			case Refused, Unknown:
 				// tuning:hedge-again. If one of the two requests of a late create gets 412 or loses its
 				// answer, the key is read again, since the other may hang.
@@ -228,6 +242,28 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 				}
 			case Rejected:
 			}
+		}
+	}
+}
+
+// wait returns true as soon as the create has to be sent twice, and false if it was answered before; then
+// the verdict is there.
+func (r *referee) wait(ctx context.Context, delay time.Duration) bool {
+	due := make(chan struct{})
+	timer := r.write.Clock.AfterFunc(delay, func() { close(due) })
+	defer timer.Stop()
+	for passed := r.write.overtaken; ; {
+		why := late
+		select {
+		case r.verdict = <-r.replies:
+			return false
+		case <-due:
+			due = nil
+		case <-passed:
+			passed, why = nil, overtaken
+		}
+		if ctx.Err() == nil && r.hedge.take(why, len(r.write.body)) {
+			return true
 		}
 	}
 }
