@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 
 	"github.com/fencepost/fencepost/store"
@@ -22,12 +23,15 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	if etag, sendable := etagOf(o.IfNoneMatch); sendable {
 		in.AccessConditions = &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: &etag}}
 	}
-	out, err := s.client.NewBlobClient(key).DownloadStream(once(ctx), in)
+	var raw *http.Response
+	out, err := s.client.NewBlobClient(key).DownloadStream(policy.WithCaptureResponse(once(ctx), &raw), in)
 	if err != nil {
 		return nil, s.fail(ctx, call{op: "get", key: key, missing: store.ErrNotFound}, err)
 	}
-	if out.Body == nil {
-		// This is how the SDK says 304.
+	if raw != nil && raw.StatusCode == http.StatusNotModified { // for the SDK it is a success
+		if out.Body != nil {
+			_ = out.Body.Close()
+		}
 		e := &store.Error{Op: "get", Key: key, Status: http.StatusNotModified}
 		if o.IfNoneMatch != "" {
 			e.Kind = store.ErrNotModified

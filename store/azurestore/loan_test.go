@@ -53,12 +53,6 @@ func through(t *testing.T, e *early) (*azurestore.Store, *container.Client) {
 
 // The body is its caller's again when Put has returned, whatever was answered: what
 // then writes into it must not send those bytes in the request of before.
-//
-// guard:body-taken-back. Nothing may read the caller's memory after Put. Without this: a Put times out
-// while net/http still reads its body; the retry is applied, so the writer puts its next object into
-// the same memory; the first request goes on, and sends the first part of one object and the last part
-// of another. The store refuses that, because the slot is taken and the checksum is wrong; nothing else
-// in this library does.
 func TestBodyIsTakenBack(t *testing.T) {
 	for _, status := range []int{http.StatusCreated, http.StatusConflict, http.StatusForbidden} {
 		e := &early{status: status}

@@ -1,12 +1,9 @@
 package azurestore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"hash/crc64"
-	"io"
-	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
@@ -52,8 +49,8 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 
 // put sends body in one request.
 func (s *Store) put(ctx context.Context, key string, body []byte, conditions *blob.AccessConditions, metadata map[string]*string) (store.Info, error) {
-	lent := lend(body)
-	defer lent.takeBack()
+	lent := cloud.Lend(body)
+	defer lent.TakeBack()
 	out, err := s.client.NewBlockBlobClient(key).Upload(once(ctx), lent, &blockblob.UploadOptions{
 		AccessConditions: conditions, Metadata: metadata, TransactionalValidation: checksum(body),
 	})
@@ -73,48 +70,3 @@ var crcTable = crc64.MakeTable(0x9A6C9329AC4BC9B5)
 func checksum(body []byte) blob.TransferValidationType {
 	return blob.TransferValidationTypeCRC64(crc64.Checksum(body, crcTable))
 }
-
-// loan is a body that can be taken back: net/http may read a body after the answer has
-// come or the context has ended, when the memory is the caller's again.
-type loan struct {
-	mu sync.Mutex
-	r  *bytes.Reader // nil when it was taken back
-}
-
-var errTakenBack = errors.New("azurestore: the body was taken back")
-
-func lend(body []byte) *loan { return &loan{r: bytes.NewReader(body)} }
-
-// takeBack waits for a Read that has begun, and makes later ones fail.
-//
-// guard:body-taken-back. Put lends the body to the SDK, and takes it back before it returns: it waits
-// for a read that has begun, and each later read fails.
-//
-//mutant:replace l.r = nil => _ = l.r
-func (l *loan) takeBack() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.r = nil
-}
-
-func (l *loan) Read(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.r == nil {
-		return 0, errTakenBack
-	}
-	return l.r.Read(p)
-}
-
-func (l *loan) Seek(offset int64, whence int) (int64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.r == nil {
-		return 0, errTakenBack
-	}
-	return l.r.Seek(offset, whence)
-}
-
-func (*loan) Close() error { return nil }
-
-var _ io.ReadSeekCloser = (*loan)(nil)

@@ -79,8 +79,8 @@ func (u *upload) stage(ctx context.Context, body io.Reader) error {
 		id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s%08d", u.id, len(u.blocks)))
 		u.blocks = append(u.blocks, id)
 		g.Go(func() error {
-			lent := lend(block)
-			defer lent.takeBack()
+			lent := cloud.Lend(block)
+			defer lent.TakeBack()
 			again := policy.WithRetryOptions(sending, policy.RetryOptions{MaxRetries: cloud.PartAttempts - 1})
 			_, err := u.client.StageBlock(again, id, lent, &blockblob.StageBlockOptions{TransactionalValidation: checksum(block)})
 			return err

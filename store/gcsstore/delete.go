@@ -10,8 +10,7 @@ import (
 // Delete implements [store.Store], in one request for each key, 16 at a time.
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	return cloud.Delete(ctx, keys, func(ctx context.Context, key string) error {
-		var sent request
-		if err := s.bucket.Object(key).Delete(sent.with(ctx)); err != nil {
+		if err := s.objects.Delete(s.name, key).Context(ctx).Do(); err != nil {
 			return s.fail(ctx, call{op: "delete", key: key, missing: store.ErrNotFound}, err)
 		}
 		return nil

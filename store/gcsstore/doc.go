@@ -7,9 +7,8 @@
 // ifGenerationMatch=0, a swap one with ifGenerationMatch=<version>.
 //
 // Every method makes one attempt; package store retries. A Put is one request, whatever the
-// size of its body. The SDK's retries are off. So is its upload in chunks, whose own
-// retries can answer a write with 412 because of that same write (T35). The transport
-// refuses a second request of a call that may send one.
+// size of its body. The SDK's upload in chunks is off for it, since its retries can answer a
+// write with 412 because of that same write (T35).
 //
 // Only an Upload of more than Options.ChunkSize is sent in chunks, and the SDK sends lost
 // chunks again. If its outcome is unknown, the driver reads the object, which must have the
@@ -17,7 +16,7 @@
 //
 // Answers are classified by HTTP status first and reason second. Timeouts, resets, 408,
 // 409, 429, 5xx, and the 403 that means "too many requests", are of unknown outcome. Bodies
-// are sent with their CRC-32C, and the SDK checks it when a whole object is read. Every
+// are sent with their CRC-32C, and it is checked when a whole object is read. Every
 // answer but an object is cut at 8 MiB.
 //
 // Google Cloud Storage takes about one write per second for one key (T34). Traits says so,

@@ -5,9 +5,6 @@ import (
 	"context"
 	"iter"
 
-	"cloud.google.com/go/storage"
-	"google.golang.org/api/iterator"
-
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
@@ -23,23 +20,21 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 
 // page reads one page of the keys from a key on.
 func (s *Store) page(ctx context.Context, prefix, from, token string) (page []store.Info, next string, err error) {
-	q := &storage.Query{Prefix: prefix, StartOffset: from, Projection: storage.ProjectionNoACL}
-	if err := q.SetAttrSelection([]string{"Name", "Generation", "Size", "Updated"}); err != nil {
-		return nil, "", &store.Error{Op: "list", Key: prefix, Err: err}
+	list := s.objects.List(s.name).Prefix(prefix).StartOffset(from).Projection("noAcl").MaxResults(cloud.PageSize).
+		Fields("items(name,generation,size,updated)", "nextPageToken")
+	if token != "" {
+		list.PageToken(token)
 	}
-	// If the store cuts a page short, the SDK fills it up with more requests.
-	sent := request{many: true}
-	var found []*storage.ObjectAttrs
-	next, err = iterator.NewPager(s.bucket.Objects(sent.with(ctx), q), cloud.PageSize, token).NextPage(&found)
+	answer, err := list.Context(ctx).Do()
 	if err != nil {
 		return nil, "", s.fail(ctx, call{op: "list", key: prefix, missing: store.ErrNoBucket}, err)
 	}
-	page = make([]store.Info, 0, len(found))
-	for _, o := range found {
+	page = make([]store.Info, 0, len(answer.Items))
+	for _, o := range answer.Items {
 		if o == nil { // the answer has a null
 			continue
 		}
-		page = append(page, store.Info{Key: o.Name, Version: versionOf(o.Generation), Size: o.Size, LastModified: o.Updated, Date: sent.date})
+		page = append(page, infoOf(o, answer.ServerResponse))
 	}
-	return page, next, nil
+	return page, answer.NextPageToken, nil
 }

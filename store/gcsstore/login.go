@@ -14,7 +14,7 @@ import (
 	"cloud.google.com/go/auth/credentials"
 	"cloud.google.com/go/auth/httptransport"
 	"cloud.google.com/go/compute/metadata"
-	"cloud.google.com/go/storage"
+	"google.golang.org/api/storage/v1"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store/internal/cloud"
@@ -25,7 +25,7 @@ const hintCredentials = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth 
 
 // login returns a transport that adds the application default credentials.
 func login(_ context.Context, base http.RoundTripper) (http.RoundTripper, error) {
-	found, err := credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{storage.ScopeReadWrite}, Client: cloud.Credentials()})
+	found, err := credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{storage.DevstorageReadWriteScope}, Client: cloud.Credentials()})
 	if err != nil {
 		return nil, fmt.Errorf("gcsstore: no credentials: %w", err)
 	}
@@ -45,7 +45,7 @@ func login(_ context.Context, base http.RoundTripper) (http.RoundTripper, error)
 type machine struct{ from *metadata.Client }
 
 func (m *machine) Token(ctx context.Context) (*auth.Token, error) {
-	text, err := m.from.GetWithContext(ctx, "instance/service-accounts/default/token?scopes="+url.QueryEscape(storage.ScopeReadWrite))
+	text, err := m.from.GetWithContext(ctx, "instance/service-accounts/default/token?scopes="+url.QueryEscape(storage.DevstorageReadWriteScope))
 	if err != nil {
 		return nil, err
 	}

@@ -2,71 +2,64 @@ package gcsstore
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"hash/crc32"
 
-	"cloud.google.com/go/storage"
+	"google.golang.org/api/googleapi"
+	"google.golang.org/api/storage/v1"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-const contentType = "application/octet-stream" // not to be guessed from the body
+var mediaType = googleapi.ContentType("application/octet-stream") // not to be guessed from the body
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Put implements [store.Store]. It does not copy the body: the SDK reads it through a
-// pipe, and nothing reads it after Put has returned.
+// encoded returns a CRC-32C as the service writes it.
+func encoded(sum uint32) string {
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
+}
+
+// Put implements [store.Store]. Nothing reads the body after Put has returned.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if err := store.CheckKey("put", key); err != nil {
 		return store.Info{}, err
 	}
 	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without IfMatch only the bucket can be missing
-	h := s.bucket.Object(key)
+	object := &storage.Object{}
+	if opts != nil && opts.CRC32C != nil {
+		object.Crc32c = encoded(*opts.CRC32C)
+	} else {
+		object.Crc32c = encoded(crc32.Checksum(body, castagnoli))
+	}
+	insert := s.objects.Insert(s.name, object).Name(key)
 	if opts.Condition() == store.IfAbsent() {
-		h = h.If(storage.Conditions{DoesNotExist: true})
+		insert.IfGenerationMatch(0)
 	}
 	if version, match := opts.Condition().Match(); match {
 		generation, ok := generationOf(version)
 		if !ok {
 			return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Hint: "no object of this store has such a version"}
 		}
-		h, call.missing = h.If(storage.Conditions{GenerationMatch: generation}), store.ErrPrecondition
+		insert.IfGenerationMatch(generation)
+		call.missing = store.ErrPrecondition
 	}
-	var sent request
-	attrs, err := write(sent.with(ctx), h, body, opts)
+	lent := cloud.Lend(body)
+	defer lent.TakeBack()
+	// guard:single-shot. A Put is one request, never an upload in chunks.
+	//
+	//mutant:replace googleapi.ChunkSize(0) => googleapi.ChunkSize(16<<20)
+	insert.Media(lent, googleapi.ChunkSize(0), mediaType)
+	written, err := insert.Projection("noAcl").Context(ctx).Do()
+	if err == nil && written.Generation <= 0 {
+		err = errNoGeneration
+	}
 	if err != nil {
 		return store.Info{}, s.fail(ctx, call, err)
 	}
-	return store.Info{Key: key, Version: versionOf(attrs.Generation), Size: int64(len(body)), LastModified: attrs.Updated, Date: sent.date}, nil
-}
-
-// write sends body in one request.
-func write(ctx context.Context, h *storage.ObjectHandle, body []byte, opts *store.PutOptions) (*storage.ObjectAttrs, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	w := h.NewWriter(ctx)
-	// guard:single-shot. A Put is one request, never an upload in chunks.
-	//
-	//mutant:replace w.ChunkSize = 0 =>
-	w.ChunkSize = 0
-	w.ContentType = contentType
-	w.SendCRC32C = true
-	if opts != nil && opts.CRC32C != nil {
-		w.CRC32C = *opts.CRC32C
-	} else {
-		w.CRC32C = crc32.Checksum(body, castagnoli)
-	}
-	if len(body) > 0 {
-		// Write fails only if the request has ended; then Close says why. Cancelling the
-		// call here would hide the answer, perhaps a refusal.
-		_, _ = w.Write(body)
-	}
-	// Close waits until the request has ended.
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	attrs := w.Attrs()
-	if attrs == nil || attrs.Generation <= 0 {
-		return nil, errNoGeneration
-	}
-	return attrs, nil
+	info := infoOf(written, written.ServerResponse)
+	info.Key, info.Size = key, int64(len(body))
+	return info, nil
 }

@@ -3,13 +3,15 @@ package gcsstore
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"cloud.google.com/go/storage"
+	"google.golang.org/api/googleapi"
 	"google.golang.org/api/option"
+	"google.golang.org/api/storage/v1"
 
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud"
@@ -17,9 +19,9 @@ import (
 
 // Store is a bucket. It is safe for concurrent use.
 type Store struct {
-	bucket *storage.BucketHandle
-	name   string // of the bucket
-	opts   Options
+	objects *storage.ObjectsService
+	name    string // of the bucket
+	opts    Options
 }
 
 var _ store.Store = (*Store)(nil)
@@ -42,23 +44,14 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 	}
 	own := cloud.Straight(*client)
 	own.Transport = &transport{base: base}
-	sdk := []option.ClientOption{
-		option.WithHTTPClient(own),
-		option.WithoutAuthentication(), // the client does it
-		// The XML API has other errors and escapes keys differently.
-		storage.WithJSONReads(),
-		storage.WithDisabledClientMetrics(),
-	}
-	if o.Endpoint != "" {
-		sdk = append(sdk, option.WithEndpoint(strings.TrimSuffix(o.Endpoint, "/")+"/storage/v1/"))
-	}
-	// The context is only for finding credentials, which the SDK does not do here.
-	c, err := storage.NewClient(context.Background(), sdk...)
+	service, err := storage.NewService(context.Background(), option.WithHTTPClient(own))
 	if err != nil {
 		return nil, cloud.Invalid("gs://"+bucket, err)
 	}
-	s := &Store{name: bucket, opts: o, bucket: c.Bucket(bucket).Retryer(storage.WithPolicy(storage.RetryNever))}
-	return s, nil
+	if o.Endpoint != "" {
+		service.BasePath = strings.TrimSuffix(o.Endpoint, "/") + "/storage/v1/"
+	}
+	return &Store{objects: service.Objects, name: bucket, opts: o}, nil
 }
 
 // Traits implements [store.Store].
@@ -68,6 +61,21 @@ func (s *Store) Traits() store.Traits {
 	//
 	//mutant:replace , MinRewrite: time.Second => , MinRewrite: 0 * time.Second
 	return store.Traits{Name: "gs://" + s.name, Endpoint: s.opts.Endpoint, MultiProcess: true, MinRewrite: time.Second}
+}
+
+// infoOf returns what an answer says about an object.
+func infoOf(o *storage.Object, answer googleapi.ServerResponse) store.Info {
+	modified, _ := time.Parse(time.RFC3339, o.Updated) // zero if it is not said
+	return store.Info{
+		Key: o.Name, Version: versionOf(o.Generation), Size: int64(min(o.Size, math.MaxInt64)),
+		LastModified: modified, Date: date(answer.Header),
+	}
+}
+
+// date returns the store's clock in an answer.
+func date(h http.Header) time.Time {
+	t, _ := http.ParseTime(h.Get("Date")) // zero if it is not said
+	return t
 }
 
 // versionOf returns a generation in decimal digits.

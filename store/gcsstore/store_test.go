@@ -18,13 +18,36 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
-var chunked = &gcsstore.Options{ChunkSize: 256 << 10}
-
 // A version that is no generation is none of this store's: refused, and not sent
 // as a condition that would always hold.
 func TestVersionsOfOthers(t *testing.T) {
 	gcs := newStub()
 	cloudtest.OthersVersions(t, serve(t, gcs), &gcs.Stub, "", "0", "-1", "+5", "05", "1e3", "0x1", "abc", "99999999999999999999")
+}
+
+// A whole object that arrives damaged is an error at its end. A part of one has no sum.
+func TestDamagedDownload(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	if _, err := st.Put(t.Context(), "k", []byte("body"), nil); err != nil {
+		t.Fatal(err)
+	}
+	gcs.On("get", 0, fault{Answers: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Goog-Generation", "1001")
+		w.Header().Set("X-Goog-Hash", "crc32c="+crc([]byte("body"))+",md5=x")
+		_, _ = io.WriteString(w, "bodY")
+	}})
+	obj, err := st.Get(t.Context(), "k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(obj.Body); err == nil || !strings.Contains(err.Error(), "CRC-32C") {
+		t.Errorf("read %q, %v", b, err)
+	}
+	// The server ignores the range of this one.
+	if _, err := st.Get(t.Context(), "k", &store.GetOptions{Offset: 2}); !errors.Is(err, store.ErrUnsupported) {
+		t.Errorf("a range that is ignored: %v", err)
+	}
 }
 
 // A server that answers without end does not fill the memory.

@@ -7,7 +7,8 @@ import (
 	"hash/crc32"
 	"io"
 
-	"cloud.google.com/go/storage"
+	"google.golang.org/api/googleapi"
+	"google.golang.org/api/storage/v1"
 
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud"
@@ -26,15 +27,16 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
 	}
-	h := s.bucket.Object(key)
+	insert := s.objects.Insert(s.name, &storage.Object{}).Name(key).Projection("noAcl")
 	if opts != nil && opts.Create {
-		h = h.If(storage.Conditions{DoesNotExist: true})
+		insert.IfGenerationMatch(0)
 	}
-	sent := request{many: true}
 	src := &source{ended: ctx.Err, r: body}
-	attrs, err := s.stream(sent.with(ctx), h, src)
+	written, err := s.stream(ctx, insert, src)
 	if err == nil {
-		return store.Info{Key: key, Version: versionOf(attrs.Generation), Size: src.n, LastModified: attrs.Updated, Date: sent.date}, nil
+		info := infoOf(written, written.ServerResponse)
+		info.Key = key
+		return info, nil
 	}
 	if src.err != nil {
 		return store.Info{}, &store.Error{Op: "upload", Key: key, Err: fmt.Errorf("gcsstore: reading the body: %w", src.err)}
@@ -48,53 +50,55 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	return store.Info{}, failed
 }
 
-func (s *Store) stream(ctx context.Context, h *storage.ObjectHandle, src *source) (*storage.ObjectAttrs, error) {
+func (s *Store) stream(ctx context.Context, insert *storage.ObjectsInsertCall, src *source) (*storage.Object, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := h.NewWriter(ctx)
-	w.ChunkSize = int(s.opts.ChunkSize)
-	w.ContentType = contentType
-	if _, err := io.Copy(w, src); err != nil && src.err != nil {
-		cancel() // see guard:cancelled-upload; Close returns the error of a request
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	attrs := w.Attrs()
+	src.failed = cancel // no further request
+	// Media reads the first chunk.
+	written, err := insert.Media(src, googleapi.ChunkSize(int(s.opts.ChunkSize)), mediaType).Context(ctx).Do()
 	switch {
-	case attrs == nil || attrs.Generation <= 0:
+	case err != nil:
+		return nil, err
+	case written.Generation <= 0:
 		return nil, errNoGeneration
-	case attrs.Size != src.n || attrs.CRC32C != src.crc:
-		return nil, fmt.Errorf("gcsstore: %d bytes with CRC-32C %08x were sent, the store has %d with %08x", src.n, src.crc, attrs.Size, attrs.CRC32C)
+	case !src.same(written):
+		return nil, fmt.Errorf("gcsstore: %d bytes with CRC-32C %s were sent, the store has %d with %s", src.n, encoded(src.crc), written.Size, written.Crc32c)
 	}
-	return attrs, nil
+	return written, nil
 }
 
 // find returns the object, if it is there and is what was sent.
 func (s *Store) find(ctx context.Context, key string, src *source) (store.Info, bool) {
 	ctx, cancel := cloud.CleanUp(ctx)
 	defer cancel()
-	var sent request
-	attrs, err := s.bucket.Object(key).Attrs(sent.with(ctx))
+	there, err := s.objects.Get(s.name, key).Projection("noAcl").Context(ctx).Do()
 	// guard:own-upload. An upload that was not answered with success counts as uploaded only if the
 	// object has the size and checksum of what was sent.
 	//
-	//mutant:replace attrs.Size != src.n || attrs.CRC32C != src.crc => false
-	if err != nil || attrs.Size != src.n || attrs.CRC32C != src.crc || attrs.Generation <= 0 {
+	//mutant:replace !src.same(there) => false
+	if err != nil || !src.same(there) || there.Generation <= 0 {
 		return store.Info{}, false
 	}
-	return store.Info{Key: key, Version: versionOf(attrs.Generation), Size: src.n, LastModified: attrs.Updated, Date: sent.date}, true
+	info := infoOf(there, there.ServerResponse)
+	info.Key = key
+	return info, true
 }
 
 // source is the caller's body. It counts and sums the bytes, and keeps the error of a
 // Read.
 type source struct {
-	ended func() error // the Err of the upload's context
-	r     io.Reader
-	n     int64
-	crc   uint32
-	whole bool // read to its end
-	err   error
+	ended  func() error // the Err of the upload's context
+	r      io.Reader
+	n      int64
+	crc    uint32
+	whole  bool // read to its end
+	err    error
+	failed func() // called with the first error
+}
+
+// same reports whether an object is what was read.
+func (b *source) same(o *storage.Object) bool {
+	return o.Size == uint64(b.n) && o.Crc32c == encoded(b.crc)
 }
 
 func (b *source) Read(p []byte) (int, error) {
@@ -109,6 +113,7 @@ func (b *source) Read(p []byte) (int, error) {
 		b.whole = true
 	case err != nil:
 		b.err = err
+		b.failed()
 	}
 	return n, err
 }
