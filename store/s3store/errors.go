@@ -52,8 +52,8 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 		}
 		e.Status = answer.HTTPStatusCode()
 		e.Kind = kindOf(c, e.Status, e.Code)
-		if aboutCredentials[e.Code] && s.renewed != nil && s.renewed(ctx) {
-			e.Kind = nil // the next attempt has others
+		if (aboutCredentials[e.Code] || e.Status == http.StatusUnauthorized) && s.doubt.Passes(ctx) {
+			e.Kind = nil // the next attempt has others, or these are right in a moment
 		}
 		e.RetryAfter = cloud.RetryAfter(header)
 		e.Hint = hintOf(e.Status, e.Code)
@@ -90,7 +90,7 @@ var transientCodes = map[string]bool{
 	"InternalError": true, "ServiceUnavailable": true, "OperationAborted": true,
 }
 
-// aboutCredentials are codes after which it is worth to look whether there are others now.
+// aboutCredentials are codes of answers that say that the credentials are wrong, which is no question of rights.
 var aboutCredentials = map[string]bool{
 	"ExpiredToken": true, "TokenRefreshRequired": true, "InvalidToken": true, "InvalidAccessKeyId": true, "SignatureDoesNotMatch": true,
 }

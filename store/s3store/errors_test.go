@@ -8,12 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,60 +165,6 @@ func TestRefusalsThatPass(t *testing.T) {
 		{op: s3stub.GetObject, fault: f(400, "ExpiredToken"), hint: "expired"},
 		{op: s3stub.PutObject, fault: f(400, "TokenRefreshRequired"), result: store.Unknown, hint: "expired"},
 	})
-}
-
-// TestCredentialsRenewedOnDisk: somebody puts new credentials into the file, and the old ones are void at once.
-func TestCredentialsRenewedOnDisk(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "credentials")
-	write := func(key string) {
-		if err := os.WriteFile(file, []byte("[default]\naws_access_key_id="+key+"\naws_secret_access_key=s\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("OLD")
-	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"} {
-		t.Setenv(name, "")
-	}
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
-	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
-	var valid atomic.Value
-	valid.Store("OLD")
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.Contains(r.Header.Get("Authorization"), "Credential="+valid.Load().(string)+"/") {
-			w.WriteHeader(http.StatusForbidden)
-			io.WriteString(w, "<Error><Code>InvalidAccessKeyId</Code></Error>")
-			return
-		}
-		w.WriteHeader(http.StatusNotFound)
-		io.WriteString(w, "<Error><Code>NoSuchKey</Code></Error>")
-	}))
-	t.Cleanup(srv.Close)
-	st, err := store.Open(t.Context(), "s3://box?region=x&endpoint="+srv.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	get := func() error { _, err := st.Get(t.Context(), "k", nil); return err }
-	if err := get(); !errors.Is(err, store.ErrNotFound) {
-		t.Fatal(err)
-	}
-	valid.Store("NEW")
-	if err := get(); !errors.Is(err, store.ErrDenied) {
-		t.Errorf("nobody has put new ones there: %v", err)
-	}
-	write("NEW")
-	// Many fail at once, and each may be tried again.
-	errs := make(chan error, 8)
-	for range cap(errs) {
-		go func() { errs <- get() }()
-	}
-	for range cap(errs) {
-		if err := <-errs; store.Permanent(err) && !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("new ones are there: %v", err)
-		}
-	}
-	if err := get(); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("with new ones: %v", err)
-	}
 }
 
 func TestWrongRegion(t *testing.T) {

@@ -29,7 +29,7 @@ type Store struct {
 	opts    Options
 
 	credentials   aws.CredentialsProvider
-	renewed       func(context.Context) bool // looks for other credentials; nil if the client is not ours
+	doubt         *cloud.Doubt // nil if the client is not ours
 	login         cloud.Login
 	singleDeletes atomic.Bool // the store cannot delete many keys at once
 

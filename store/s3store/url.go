@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/endpointcreds"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
 	"github.com/aws/smithy-go/middleware"
@@ -69,7 +70,7 @@ func open(ctx context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, found, err := t.client(ctx)
+	client, doubt, err := t.client(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func open(ctx context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.renewed = found.renewed
+	st.doubt = doubt
 	return store.Sub(st, t.prefix)
 }
 
@@ -96,12 +97,14 @@ func parse(u *url.URL) (*target, error) {
 
 // client makes the SDK's client from the URL and the AWS environment. It reads files and
 // variables, and sends no request.
-func (t *target) client(ctx context.Context) (*s3.Client, *found, error) {
+func (t *target) client(ctx context.Context) (*s3.Client, *cloud.Doubt, error) {
 	load := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(httpClient()),
 		config.WithLogger(logging.Nop{}), // a library does not write to stderr
 		// Those who give out credentials are asked by clients of their own: STS, SSO, the metadata of a machine or a container.
 		config.WithAPIOptions([]func(*middleware.Stack) error{bound}),
+		// The SDK asks a container's service by a client without any time limit, and all requests wait for the answer.
+		config.WithEndpointCredentialOptions(func(o *endpointcreds.Options) { o.HTTPClient = cloud.Credentials() }),
 	}
 	if t.profile != "" {
 		load = append(load, config.WithSharedConfigProfile(t.profile))
@@ -113,17 +116,19 @@ func (t *target) client(ctx context.Context) (*s3.Client, *found, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("the AWS configuration cannot be used: %w", err)
 	}
-	own := &found{now: cfg.Credentials, load: func(ctx context.Context) (aws.CredentialsProvider, error) {
+	own := &found{load: func(ctx context.Context) (aws.CredentialsProvider, error) {
 		cfg, err := config.LoadDefaultConfig(ctx, load...)
 		return cfg.Credentials, err
 	}}
+	own.now.Store(&cfg.Credentials)
+	doubt := &cloud.Doubt{Look: own.look}
 	var bad error
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		if o.Credentials != nil {
 			o.Credentials = own
 		}
 		if b, own := cfg.HTTPClient.(*awshttp.BuildableClient); own {
-			o.HTTPClient = cloud.Straight(http.Client{Transport: b.GetTransport(), Timeout: b.GetTimeout()})
+			o.HTTPClient = cloud.Straight(http.Client{Transport: doubt.Over(b.GetTransport())})
 		}
 		if t.endpoint != "" {
 			o.BaseEndpoint = &t.endpoint
@@ -144,11 +149,24 @@ func (t *target) client(ctx context.Context) (*s3.Client, *found, error) {
 			o.UsePathStyle = *t.pathStyle
 		}
 	})
-	return client, own, bad
+	return client, doubt, bad
 }
 
-// httpClient returns a client whose certificates AWS_CA_BUNDLE can replace.
+// httpClient returns a client whose certificates AWS_CA_BUNDLE can replace. It is for those who give out credentials; the
+// store's has the same transport. The SDK takes no client whose redirects could be forbidden, so its transport does that.
 func httpClient() *awshttp.BuildableClient {
 	dial := func(d *net.Dialer) { d.Timeout = 10 * time.Second }
-	return awshttp.NewBuildableClient().WithDialerOptions(dial).WithTransportOptions(cloud.Tune)
+	stay := func(t *http.Transport) {
+		proxy := t.Proxy
+		t.Proxy = func(r *http.Request) (*url.URL, error) {
+			// guard:stays-secret. Who gives out credentials is asked where the user has said, and nowhere else.
+			if r.Response != nil {
+				return nil, errRedirect
+			}
+			return proxy(r)
+		}
+	}
+	return awshttp.NewBuildableClient().WithTimeout(cloud.CredentialsTimeout).WithDialerOptions(dial).WithTransportOptions(cloud.Tune, stay)
 }
+
+var errRedirect = errors.New("who gives out credentials redirects to another address, which is not followed")

@@ -41,6 +41,10 @@ func (t *tags) Read(p []byte) (int, error) {
 // MaxCredentials bounds the answer of those who give out credentials, in bytes. SDKs put it into their errors.
 const MaxCredentials = 256 << 10
 
+// CredentialsTimeout bounds a request for credentials. SDKs ask once for all requests that wait, whatever time these have, and some
+// ask without any limit: a service that hangs once would keep credentials away for ever.
+const CredentialsTimeout = 10 * time.Second
+
 // Transport returns an HTTP transport that is tuned: see [Tune].
 func Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one unless somebody has replaced it
@@ -50,8 +54,11 @@ func Transport() *http.Transport {
 	return t
 }
 
-// Credentials returns a client for those who give out credentials: each of their answers is cut at [MaxCredentials].
-func Credentials() *http.Client { return Straight(http.Client{Transport: bounded{Transport()}}) }
+// Credentials returns a client for those who give out credentials: each of their answers is cut at [MaxCredentials], and takes no
+// longer than [CredentialsTimeout].
+func Credentials() *http.Client {
+	return Straight(http.Client{Transport: bounded{Transport()}, Timeout: CredentialsTimeout})
+}
 
 // Metadata is [Credentials] for the machine's own metadata service: no proxy is asked, and an answer takes no longer than 5 s.
 func Metadata() *http.Client {
