@@ -1,7 +1,6 @@
 package cloud
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -13,27 +12,46 @@ import (
 // keys, each letter escaped, has 4 to 7 MiB.
 const MaxAnswer = 8 << 20
 
-// MaxTags bounds the tags of an answer in XML. A page of a listing has 1,000 objects, of which some servers send up to 80 each.
+// MaxTags bounds the tags and attributes of an answer in XML. A page of a listing has 1,000 objects, of which some servers send up
+// to 80 tags each.
 const MaxTags = 200 * PageSize
 
 // Answer cuts an answer in XML at [MaxAnswer], and one with more than [MaxTags] there: SDKs make up to 100 bytes of each byte
-// of short tags.
+// of short tags, and 50 of each byte of short attributes.
 func Answer(body io.ReadCloser) io.ReadCloser {
 	return &tags{ReadCloser: Limited(body, MaxAnswer), left: MaxTags}
 }
 
 type tags struct {
 	io.ReadCloser
-	left int
+	left   int
+	inside bool // a tag
+	quote  byte // in which the value of an attribute stands, or 0
 }
 
 func (t *tags) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
-	// guard:sparse-tags. An answer in XML has at most 200,000 tags.
-	//
-	//mutant:replace t.left < 0 => false
-	if t.left -= bytes.Count(p[:n], []byte("<")); t.left < 0 {
-		return 0, fmt.Errorf("the answer has more than %d tags", MaxTags)
+	for _, c := range p[:n] {
+		switch {
+		case c == '<': // never in a value
+			t.left--
+			t.inside, t.quote = true, 0
+		case !t.inside:
+		case t.quote != 0:
+			if c == t.quote {
+				t.quote = 0
+			}
+		case c == '"', c == '\'':
+			t.quote = c
+		case c == '=':
+			t.left--
+		case c == '>':
+			t.inside = false
+		}
+	}
+	// guard:sparse-tags. An answer in XML has at most 200,000 tags and attributes.
+	if t.left < 0 {
+		return 0, fmt.Errorf("the answer has more than %d tags and attributes", MaxTags)
 	}
 	return n, err
 }

@@ -113,16 +113,23 @@ func TestDeadConnectionOfHTTP2(t *testing.T) {
 	})
 }
 
-// An answer is whole up to a number of tags.
+// An answer is whole up to a number of tags and attributes.
 //
 // guard:sparse-tags. Without this limit: a broken server answers a listing with 8 MiB of empty objects; the SDK of S3
 // allocates a gigabyte for it; the process has less, and is killed.
 func TestAnswerOfManyTags(t *testing.T) {
-	for n, whole := range map[int]bool{MaxTags: true, MaxTags + 1: false} {
-		text := strings.Repeat("<a>", n)
+	for text, whole := range map[string]bool{
+		strings.Repeat("<a>", MaxTags):                                  true,
+		strings.Repeat("<a>", MaxTags+1):                                false,
+		"<a " + strings.Repeat(`b="" `, MaxTags-1) + ">":                true,
+		"<a " + strings.Repeat(`b='' `, MaxTags) + ">":                  false,
+		`<!-- ' --><a c='">' ` + strings.Repeat(`b="" `, MaxTags) + ">": false,
+		"<a>" + strings.Repeat(`b="c'd=`, MaxTags) + "</a>":             true,
+		`<a b="` + strings.Repeat(`=>'`, MaxTags) + `">`:                true,
+	} {
 		got, err := io.ReadAll(Answer(io.NopCloser(strings.NewReader(text))))
 		if ok := err == nil && string(got) == text; ok != whole {
-			t.Errorf("%d tags: %d of %d bytes, %v", n, len(got), len(text), err)
+			t.Errorf("%.30s: %d of %d bytes, %v", text, len(got), len(text), err)
 		}
 	}
 }
