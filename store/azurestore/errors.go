@@ -29,11 +29,15 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 	e := &store.Error{Op: c.op, Key: c.key}
 	var answer *azcore.ResponseError
 	if !errors.As(err, &answer) || answer.StatusCode <= 0 || errors.As(err, new(*cloud.LoginError)) {
-		service := cloud.Service{Endpoint: s.endpoint, Host: "the account and the endpoint", Credentials: hintCredentials}
+		service := cloud.Service{Endpoint: s.endpoint, Host: "the account and the endpoint", Credentials: hintCredentials, Doubt: s.doubt}
 		return service.Unanswered(ctx, e, "", err)
 	}
 	e.Status, e.Code = answer.StatusCode, answer.ErrorCode
 	e.Kind = kindOf(c, e.Status, bloberror.Code(e.Code))
+	wrong := e.Status == http.StatusUnauthorized || bloberror.Code(e.Code) == bloberror.AuthenticationFailed
+	if errors.Is(e.Kind, store.ErrDenied) && wrong && s.doubt.Passes(ctx) {
+		e.Kind = nil // the next attempt has others, or these are right in a moment
+	}
 	text := http.StatusText(e.Status)
 	if r := answer.RawResponse; r != nil {
 		e.RetryAfter = cloud.RetryAfter(r.Header)

@@ -22,6 +22,7 @@ type Store struct {
 	name     string // of the container
 	endpoint string // of the account, for errors
 	opts     Options
+	doubt    *cloud.Doubt // nil if the client is not ours
 }
 
 var _ store.Store = (*Store)(nil)

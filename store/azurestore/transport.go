@@ -11,8 +11,10 @@ import (
 
 // ClientOptions returns the options for a client that is given to [New]: with enough
 // connections for a writer's pipeline, and a bound on every answer.
-func ClientOptions() *container.ClientOptions {
-	return &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &transport{client: cloud.Straight(http.Client{Transport: cloud.Transport()})}}}
+func ClientOptions() *container.ClientOptions { return clientOptions(cloud.Transport()) }
+
+func clientOptions(base http.RoundTripper) *container.ClientOptions {
+	return &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &transport{client: cloud.Straight(http.Client{Transport: base})}}}
 }
 
 // transport sends the SDK's requests.

@@ -47,7 +47,8 @@ func open(_ context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := t.client()
+	doubt := new(cloud.Doubt)
+	client, err := t.client(doubt)
 	if err != nil {
 		e := &store.Error{Kind: store.ErrInvalid, Err: err}
 		if errors.As(err, new(*cloud.LoginError)) {
@@ -58,6 +59,9 @@ func open(_ context.Context, u *url.URL) (store.Store, error) {
 	st, err := New(client, &t.options)
 	if err != nil {
 		return nil, err
+	}
+	if !t.anonymous {
+		st.doubt = doubt
 	}
 	return store.Sub(st, t.prefix)
 }
@@ -83,10 +87,11 @@ func parse(u *url.URL) (*target, error) {
 }
 
 // client makes the SDK's client from the URL and the environment.
-func (t *target) client() (*container.Client, error) {
+func (t *target) client(doubt *cloud.Doubt) (*container.Client, error) {
+	options := clientOptions(doubt.Over(cloud.Transport()))
 	key, sas, connection := os.Getenv("AZURE_STORAGE_KEY"), os.Getenv("AZURE_STORAGE_SAS_TOKEN"), os.Getenv("AZURE_STORAGE_CONNECTION_STRING")
 	if connection != "" && t.account == "" && t.endpoint == "" && !t.anonymous {
-		client, err := container.NewClientFromConnectionString(connection, t.container, ClientOptions())
+		client, err := container.NewClientFromConnectionString(connection, t.container, options)
 		if err != nil {
 			// The SDK's error may repeat the secret.
 			return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used; copy it anew from the account's page of keys")
@@ -110,7 +115,7 @@ func (t *target) client() (*container.Client, error) {
 	plain := strings.HasPrefix(t.endpoint, "http://")
 	switch {
 	case t.anonymous:
-		return container.NewClientWithNoCredential(address, ClientOptions())
+		return container.NewClientWithNoCredential(address, options)
 	case key != "":
 		if t.account == "" {
 			return nil, errors.New("AZURE_STORAGE_KEY needs the name of its account; add &account=… to the URL, or set AZURE_STORAGE_ACCOUNT")
@@ -119,19 +124,22 @@ func (t *target) client() (*container.Client, error) {
 		if err != nil {
 			return nil, errors.New("AZURE_STORAGE_KEY is not the key of an account: it is not base64")
 		}
-		return container.NewClientWithSharedKeyCredential(address, shared, ClientOptions())
+		return container.NewClientWithSharedKeyCredential(address, shared, options)
 	case sas != "" && !inClear(t.endpoint):
-		return container.NewClientWithNoCredential(address+"?"+strings.TrimPrefix(sas, "?"), ClientOptions())
+		return container.NewClientWithNoCredential(address+"?"+strings.TrimPrefix(sas, "?"), options)
 	case plain:
 		// guard:no-token-in-clear. No bearer token is sent over plain http, and a shared access
 		// signature only to an emulator on this machine.
 		return nil, errInClear
 	}
-	found, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: azcore.ClientOptions{Transport: cloud.Credentials()}})
+	found, err := newTokens(func() (azcore.TokenCredential, error) {
+		return azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: azcore.ClientOptions{Transport: cloud.Credentials()}})
+	})
 	if err != nil {
-		return nil, (&cloud.Login{Driver: "azurestore"}).Note(err)
+		return nil, err
 	}
-	return container.NewClient(address, newTokens(found), ClientOptions())
+	doubt.Look = found.look
+	return container.NewClient(address, found, options)
 }
 
 var errInClear = errors.New("over plain http only AZURE_STORAGE_KEY, a connection string with an AccountKey, or anonymous=true can be used, and a shared access signature for an emulator on 127.0.0.1 or localhost")

@@ -33,6 +33,9 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 		}
 		e.Status = answer.Code
 		e.Kind = kindOf(c, e.Status, e.Code, text)
+		if e.Status == http.StatusUnauthorized && s.doubt.Passes(ctx) {
+			e.Kind = nil // the next attempt has another token, or this one is right in a moment
+		}
 		e.RetryAfter = cloud.RetryAfter(answer.Header)
 		e.Err = &cloud.ShortError{Text: text, Err: err}
 		switch e.Hint = cloud.Redirected(e.Status, answer.Header); {
@@ -48,7 +51,7 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 
 // service describes the service for errors.
 func (s *Store) service() *cloud.Service {
-	return &cloud.Service{Endpoint: s.opts.Endpoint, Host: "the endpoint", Credentials: hintCredentials}
+	return &cloud.Service{Endpoint: s.opts.Endpoint, Host: "the endpoint", Credentials: hintCredentials, Doubt: s.doubt}
 }
 
 // parsed parses the answer to a download, which the SDK does not.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/auth"
@@ -23,8 +24,35 @@ import (
 const hintCredentials = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login, or run where a service account is attached; " +
 	"an emulator needs none: add ?endpoint=http://…"
 
+// found adds the application default credentials to requests. Google's library reads files once. So if the store, or who gives out
+// tokens, says that they are wrong, somebody may have put others there meanwhile.
+type found struct {
+	base  http.RoundTripper
+	login cloud.Login
+	now   atomic.Pointer[credential]
+}
+
+// credential is what was found once.
+type credential struct {
+	http.RoundTripper
+	tokens *tokens
+}
+
 // login returns a transport that adds the application default credentials.
-func login(_ context.Context, base http.RoundTripper) (http.RoundTripper, error) {
+func login(base http.RoundTripper) (*found, error) {
+	f := &found{base: base, login: cloud.Login{Driver: "gcsstore"}}
+	now, err := f.find()
+	if err != nil {
+		return nil, err
+	}
+	f.now.Store(now)
+	return f, nil
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (f *found) RoundTrip(r *http.Request) (*http.Response, error) { return f.now.Load().RoundTrip(r) }
+
+func (f *found) find() (*credential, error) {
 	found, err := credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{storage.DevstorageReadWriteScope}, Client: cloud.Credentials()})
 	if err != nil {
 		return nil, fmt.Errorf("gcsstore: no credentials: %w", err)
@@ -32,12 +60,29 @@ func login(_ context.Context, base http.RoundTripper) (http.RoundTripper, error)
 	if found.JSON() == nil {
 		found.TokenProvider = auth.NewCachedTokenProvider(&machine{metadata.NewClient(cloud.Metadata())}, nil)
 	}
-	found.TokenProvider = &tokens{from: found.TokenProvider, login: cloud.Login{Driver: "gcsstore"}}
-	client, err := httptransport.NewClient(&httptransport.Options{Credentials: found, BaseRoundTripper: base})
+	c := &credential{tokens: &tokens{from: found.TokenProvider, login: &f.login}}
+	found.TokenProvider = c.tokens
+	client, err := httptransport.NewClient(&httptransport.Options{Credentials: found, BaseRoundTripper: f.base})
 	if err != nil {
 		return nil, fmt.Errorf("gcsstore: the credentials cannot be used: %w", err)
 	}
-	return client.Transport, nil
+	c.RoundTripper = client.Transport
+	return c, nil
+}
+
+// look looks for credentials again. It reports whether they give another token than before, and takes them.
+func (f *found) look(ctx context.Context) bool {
+	next, err := f.find()
+	if err != nil {
+		return false
+	}
+	before := f.now.Load().tokens.last.Load()
+	token, err := next.tokens.Token(ctx)
+	if err != nil || before != nil && token.Value == before.Value {
+		return false
+	}
+	f.now.Store(next)
+	return true
 }
 
 // machine gets tokens of the service account that is attached to this machine. Google's own client for that reads an answer of
@@ -67,7 +112,8 @@ func (m *machine) Token(ctx context.Context) (*auth.Token, error) {
 // the store.
 type tokens struct {
 	from  auth.TokenProvider
-	login cloud.Login
+	login *cloud.Login
+	last  atomic.Pointer[auth.Token]
 }
 
 func (t *tokens) Token(ctx context.Context) (*auth.Token, error) {
@@ -75,5 +121,6 @@ func (t *tokens) Token(ctx context.Context) (*auth.Token, error) {
 	if err := t.login.Note(err); err != nil {
 		return nil, err
 	}
+	t.last.Store(token)
 	return token, nil
 }

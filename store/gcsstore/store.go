@@ -22,6 +22,7 @@ type Store struct {
 	objects *storage.ObjectsService
 	name    string // of the bucket
 	opts    Options
+	doubt   *cloud.Doubt // nil if the client is not ours
 }
 
 var _ store.Store = (*Store)(nil)

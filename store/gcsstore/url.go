@@ -37,21 +37,26 @@ var parameters = map[string]cloud.Parameter[target]{
 	},
 }
 
-func open(ctx context.Context, u *url.URL) (store.Store, error) {
+func open(_ context.Context, u *url.URL) (store.Store, error) {
 	t, err := parse(u)
 	if err != nil {
 		return nil, err
 	}
 	client := &http.Client{Transport: cloud.Transport()}
+	var doubt *cloud.Doubt
 	if !t.anonymous {
-		if client.Transport, err = login(ctx, client.Transport); err != nil {
+		doubt = new(cloud.Doubt)
+		own, err := login(doubt.Over(client.Transport))
+		if err != nil {
 			return nil, &store.Error{Kind: store.ErrDenied, Err: err, Hint: hintCredentials}
 		}
+		client.Transport, doubt.Look = own, own.look
 	}
 	st, err := New(client, t.bucket, &t.options)
 	if err != nil {
 		return nil, err
 	}
+	st.doubt = doubt
 	return store.Sub(st, t.prefix)
 }
 

@@ -52,7 +52,7 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 		}
 		e.Status = answer.HTTPStatusCode()
 		e.Kind = kindOf(c, e.Status, e.Code)
-		if (aboutCredentials[e.Code] || e.Status == http.StatusUnauthorized) && s.doubt.Passes(ctx) {
+		if (aboutCredentials[e.Code] || e.Status == http.StatusUnauthorized) && s.service.Doubt.Passes(ctx) {
 			e.Kind = nil // the next attempt has others, or these are right in a moment
 		}
 		e.RetryAfter = cloud.RetryAfter(header)

@@ -50,8 +50,8 @@ func do(ctx context.Context, st store.Store, op s3stub.Op, cond store.Condition)
 // Each row is also the proof that nothing is retried: one request comes in.
 func checkAnswers(t *testing.T, rows []answer) {
 	srv := start(t, nil)
-	st := open(t, srv)
 	for _, row := range rows {
+		st := open(t, srv) // which has never taken these credentials
 		name := fmt.Sprintf("%s %v: %d %s", row.op, row.cond, row.fault.Status, row.fault.Code)
 		srv.SetFault(s3stub.Every(row.op, row.fault))
 		srv.Reset()

@@ -29,7 +29,6 @@ type Store struct {
 	opts    Options
 
 	credentials   aws.CredentialsProvider
-	doubt         *cloud.Doubt // nil if the client is not ours
 	login         cloud.Login
 	singleDeletes atomic.Bool // the store cannot delete many keys at once
 

@@ -78,7 +78,7 @@ func open(ctx context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.doubt = doubt
+	st.service.Doubt = doubt
 	return store.Sub(st, t.prefix)
 }
 

@@ -14,7 +14,7 @@ import (
 // Doubt is about credentials that a store refuses. Perhaps the machine has resumed, and its token has lapsed or its clock is wrong,
 // or somebody has put another key in place of the old one. Then the store takes the same ones or others in a moment.
 type Doubt struct {
-	// Look looks for other credentials, and takes them for all later requests. It reports whether there were some.
+	// Look looks for other credentials, and takes them for all later requests. It reports whether there were some. It may be nil.
 	Look func(ctx context.Context) (others bool)
 	// Clock is the machine's by default.
 	Clock clock.Clock
@@ -76,6 +76,9 @@ func (d *Doubt) Passes(ctx context.Context) bool {
 
 // look lets one caller look at a time. The others wait for its result, but no longer than for their own requests.
 func (d *Doubt) look(ctx context.Context) bool {
+	if d.Look == nil {
+		return false
+	}
 	d.once.Do(func() { d.looking = make(chan struct{}, 1) })
 	round := d.rounds.Load()
 	select {

@@ -2,6 +2,7 @@ package cloud_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
@@ -111,4 +113,22 @@ func TestDoubtWhileAnotherLooks(t *testing.T) {
 		t.Error("the other one has found others")
 	}
 	wg.Wait()
+}
+
+// Who gives out tokens refuses the old key. Others are looked for, as when the store refuses them.
+func TestDoubtOfALogin(t *testing.T) {
+	looks := 0
+	s := cloud.Service{Doubt: &cloud.Doubt{Look: func(context.Context) bool { looks++; return true }}}
+	login := cloud.Login{Driver: "x"}
+	unanswered := func() error {
+		err := login.Note(errors.New("no such key"))
+		return s.Unanswered(t.Context(), &store.Error{}, "", err)
+	}
+	if err := unanswered(); !errors.Is(err, store.ErrDenied) || looks != 0 {
+		t.Errorf("never there: %v, %d looks", err, looks)
+	}
+	_ = login.Note(nil)
+	if err := unanswered(); store.Permanent(err) || looks != 1 {
+		t.Errorf("there before: %v, %d looks", err, looks)
+	}
 }

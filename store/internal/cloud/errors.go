@@ -80,6 +80,7 @@ type Service struct {
 	Host        string // what to check if the host's name is unknown
 	Certificate string // what to do if the certificate is not trusted; may be empty
 	Credentials string // where credentials come from
+	Doubt       *Doubt // of the credentials; may be nil
 }
 
 // Unanswered fills in e, the error of a request that got no answer. Text is the SDK's
@@ -95,6 +96,8 @@ func (s *Service) Unanswered(ctx context.Context, e *store.Error, text string, e
 		e.Err = &ShortError{Text: login.Error(), Err: err}
 		if !login.Renewing {
 			e.Kind, e.Hint = store.ErrDenied, s.Credentials
+		} else {
+			s.Doubt.Passes(ctx) // the next attempt may have others
 		}
 		return e
 	}
