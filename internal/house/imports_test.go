@@ -52,7 +52,7 @@ var rooms = []room{
 	{pkg: "store/internal/cloud", may: []string{"store", "clock"}},
 	{pkg: "store/gcsstore/examples/...", may: []string{anything}},
 	{pkg: "store/internal/chase", may: []string{"store"}},
-	{pkg: "store/probe", may: []string{"clock", "store", "store/internal/chase"}},
+	{pkg: "store/probe", may: []string{"clock", "store", "store/internal/chase", "store/internal/cloud"}},
 	{pkg: "store/contact", may: []string{"clock", "store"}},
 	{pkg: "store/storetest", may: []string{"clock", "store", "store/internal/chase"}},
 	{pkg: "store/internal/cloud/cloudtest", may: []string{"store", "store/internal/cloud", "store/probe", "store/storetest"}}, // test gear

@@ -22,7 +22,7 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 // page reads one page.
 func (s *Store) page(ctx context.Context, prefix, marker string) (page []store.Info, next string, err error) {
 	in := &container.ListBlobsFlatOptions{MaxResults: new(int32)}
-	*in.MaxResults = cloud.PageSize
+	*in.MaxResults = int32(cloud.SizeOf(ctx)) //nolint:gosec // it is at most 1,000
 	if prefix != "" {
 		in.Prefix = &prefix
 	}

@@ -188,3 +188,5 @@ func TestConformanceOfTheStub(t *testing.T) { cloudtest.Conformance(t, address(t
 func TestNoRedirectIsFollowed(t *testing.T) {
 	cloudtest.Redirects(t, func(endpoint string) string { return "az://box?anonymous=true&endpoint=" + endpoint })
 }
+
+func TestSmallPages(t *testing.T) { cloudtest.SmallPages(t, serve(t, newStub())) }

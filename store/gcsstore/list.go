@@ -20,7 +20,7 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 
 // page reads one page of the keys from a key on.
 func (s *Store) page(ctx context.Context, prefix, from, token string) (page []store.Info, next string, err error) {
-	list := s.objects.List(s.name).Prefix(prefix).StartOffset(from).Projection("noAcl").MaxResults(cloud.PageSize).
+	list := s.objects.List(s.name).Prefix(prefix).StartOffset(from).Projection("noAcl").MaxResults(int64(cloud.SizeOf(ctx))).
 		Fields("items(name,generation,size,updated)", "nextPageToken")
 	if token != "" {
 		list.PageToken(token)

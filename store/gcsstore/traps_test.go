@@ -3,9 +3,11 @@ package gcsstore_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/gcsstore"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
@@ -249,3 +252,33 @@ func (errReader) Read([]byte) (int, error) { return 0, errReset }
 // Real servers run the whole suite too: see integration_test.go. It is the last test here, since it
 // takes longer than all others.
 func TestConformanceOfTheStub(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }
+
+func TestSmallPages(t *testing.T) { cloudtest.SmallPages(t, serve(t, newStub())) }
+
+// The store gives empty pages for ever, or each page with a key less. The SDK would go on until a page is full.
+func TestPagesCutShort(t *testing.T) {
+	for name, answer := range map[string]func(n int) string{
+		"empty": func(n int) string { return fmt.Sprintf(`{"nextPageToken":"%d"}`, n) },
+		"the same": func(n int) string {
+			return fmt.Sprintf(`{"items":[{"name":"a","generation":"1"}],"nextPageToken":"%d"}`, n)
+		},
+	} {
+		n := 0
+		st, err := gcsstore.New(&http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+			n++
+			w := httptest.NewRecorder()
+			_, _ = io.WriteString(w, answer(n))
+			return w.Result(), nil
+		})}, "bucket", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cloudtest.ListErr(t, st); !errors.Is(err, cloud.ErrPaging) || store.Permanent(err) || n > 2100 {
+			t.Errorf("%s: %v after %d requests", name, err, n)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

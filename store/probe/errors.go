@@ -25,13 +25,14 @@ const (
 	OneVersion   = "writing, reading and listing name the same version"
 	ReadWrite    = "a read sees every write that has returned"
 	ListWrite    = "a listing sees every write that has returned"
+	Pages        = "a listing of several pages shows each object once, and ends"
 	Ranges       = "a range of an object can be read"
 	Uploads      = "a streamed upload appears whole"
 	Stays        = "what has been decided stays so"
 )
 
 // promises is how many there are.
-const promises = 11
+const promises = 12
 
 // Error says which promise is broken. It is [ErrRefused].
 type Error struct {
@@ -69,7 +70,9 @@ const (
 	hintAtomic = "the server tests conditions and writes in two steps, and data would be lost; " +
 		"update it, run a single instance of it if it is not built for several on one directory, or use another store"
 	hintConsistent = "a read came from something older than the last write; remove caches and read replicas, or use another store"
-	hintDriver     = "the driver or the server treats the request wrongly; update both, and report it if that does not help"
+	hintPages      = "the server, or a proxy before it, gives wrong pages of long listings, and a log would seem to end where it does not; " +
+		"update it, or use another store"
+	hintDriver = "the driver or the server treats the request wrongly; update both, and report it if that does not help"
 )
 
 // failed adds a hint to an error of the store that tells nothing about its promises.

@@ -69,6 +69,8 @@ type prober struct {
 	// final is what each key must hold at the end, where a late write or a stale cache
 	// would show. Nil means no object.
 	final map[string][]byte
+	// entries is how many objects the last listing had, with those of others.
+	entries int
 	// stale is a version that a key had before.
 	stale map[string]store.Version
 }
@@ -107,7 +109,7 @@ func (p *prober) run(ctx context.Context) error {
 		{[]string{SwapAtomic}, p.raceSwappers},
 		{nil, p.chases},
 		{nil, p.refusals},
-		{nil, p.listings},
+		{[]string{Pages}, p.listings},
 		{[]string{Uploads}, p.upload},
 		{[]string{Stays}, p.again},
 	} {
@@ -253,10 +255,12 @@ func (p *prober) refuse(promise, hint string, err error, format string, args ...
 func (p *prober) list(ctx context.Context, st store.Store) (map[string]store.Info, error) {
 	found := map[string]store.Info{}
 	err := p.timed("list", func() error {
+		p.entries = 0
 		for info, err := range store.ListAll(ctx, st, tmpPrefix, nil, p.settle) {
 			if err != nil {
 				return err
 			}
+			p.entries++
 			if p.keys[info.Key] {
 				found[info.Key] = info
 			}

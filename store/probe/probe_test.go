@@ -44,7 +44,7 @@ func TestHonestStoreIsAccepted(t *testing.T) {
 			}
 			empty(t, inner)
 			all := []string{probe.Create, probe.Swap, probe.SwapMissing, probe.OneVersion, probe.Ranges,
-				probe.ReadWrite, probe.ListWrite, probe.CreateAtomic, probe.SwapAtomic, probe.Uploads, probe.Stays}
+				probe.ReadWrite, probe.ListWrite, probe.CreateAtomic, probe.SwapAtomic, probe.Pages, probe.Uploads, probe.Stays}
 			if !reflect.DeepEqual(report.Kept, all) {
 				t.Errorf("kept %q", report.Kept)
 			}

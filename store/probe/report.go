@@ -31,6 +31,9 @@ type Report struct {
 	Refusals int `json:"refusals"`
 	// Listed is how many times a listing showed an object that had to be in it.
 	Listed int `json:"listed"`
+	// Pages is how many pages the longest listing had that asked for small ones; below 2 the driver does not know pages, or the
+	// store does not mind, and they were not tested.
+	Pages int `json:"pages,omitempty"`
 	// Unknown counts requests whose outcome the store did not tell. Echoes counts writes
 	// that were applied although the answer was "refused" (412), as when a proxy sends a
 	// request twice.
@@ -57,7 +60,7 @@ type Report struct {
 }
 
 // Version of the probe. It rises when a probe tests more than the one before.
-const Version = 1
+const Version = 2
 
 // MaxAge is how long a report counts for other parts of the same store.
 const MaxAge = 30 * 24 * time.Hour
@@ -99,7 +102,7 @@ func (r *Report) String() string {
 	case r.Chased > 0:
 		fmt.Fprintf(&b, "  chased   %d creates and swaps without a pause; %d more were refused, because another one came first\n", r.Chased, r.Overtaken)
 	}
-	fmt.Fprintf(&b, "  refused  %d writes that had to be refused; listings showed %d objects that had to be there\n", r.Refusals, r.Listed)
+	fmt.Fprintf(&b, "  refused  %d writes that had to be refused; listings showed %d objects that had to be there, in up to %d pages\n", r.Refusals, r.Listed, max(1, r.Pages))
 	for _, l := range []struct {
 		name string
 		Latency

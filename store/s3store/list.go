@@ -24,6 +24,9 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 	return cloud.List(ctx, prefix, opts, func(ctx context.Context, token string) ([]store.Info, bool, string, error) {
 		page := *in
 		page.ContinuationToken = optional(token)
+		if size := cloud.SizeOf(ctx); size < cloud.PageSize {
+			page.MaxKeys = aws.Int32(int32(size)) //nolint:gosec // it is small
+		}
 		return s.page(ctx, prefix, &page)
 	})
 }
@@ -45,7 +48,12 @@ func (s *Store) page(ctx context.Context, prefix string, in *s3.ListObjectsV2Inp
 			LastModified: aws.ToTime(o.LastModified), Date: now,
 		})
 	}
-	return page, aws.ToBool(out.IsTruncated), aws.ToString(out.NextContinuationToken), nil
+	next = aws.ToString(out.NextContinuationToken)
+	more = next != ""
+	if out.IsTruncated != nil {
+		more = *out.IsTruncated
+	}
+	return page, more, next, nil
 }
 
 // decoded returns a key as it is, of a listing that may have it encoded.

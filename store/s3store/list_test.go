@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/internal/test/s3stub"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 	"github.com/fencepost/fencepost/store/s3store"
 )
 
@@ -231,5 +232,23 @@ func TestAnswersAreSparse(t *testing.T) {
 			t.Errorf("%d objects: %v", n, err)
 		}
 		srv.Close()
+	}
+}
+
+func TestSmallPages(t *testing.T) { cloudtest.SmallPages(t, open(t, start(t, nil))) }
+
+// A server that does not say whether there is more, but where it is.
+func TestListWithoutIsTruncated(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next := "<NextContinuationToken>x</NextContinuationToken>"
+		key := "a"
+		if r.URL.Query().Get("continuation-token") == "x" {
+			next, key = "", "b"
+		}
+		fmt.Fprintf(w, "<ListBucketResult><Contents><Key>%s</Key></Contents>%s</ListBucketResult>", key, next)
+	}))
+	t.Cleanup(srv.Close)
+	if got := list(t, cloudtest.Open(t, "s3://box?region=x&endpoint="+srv.URL), "", ""); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%q", got)
 	}
 }

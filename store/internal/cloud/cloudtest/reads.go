@@ -1,10 +1,12 @@
 package cloudtest
 
 import (
+	"fmt"
 	"io"
 	"testing"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // Get reads an object whole.
@@ -28,4 +30,25 @@ func ListErr(t testing.TB, st store.Store) error {
 		}
 	}
 	return nil
+}
+
+// SmallPages lists with pages as small as it asks for.
+func SmallPages(t *testing.T, st store.Store) {
+	t.Helper()
+	for i := range 7 {
+		if _, err := st.Put(t.Context(), fmt.Sprintf("small/%d", i), []byte("x"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, pages := cloud.Small(t.Context(), 3)
+	n := 0
+	for info, err := range st.List(ctx, "small/", nil) {
+		if want := fmt.Sprintf("small/%d", n); err != nil || info.Key != want {
+			t.Fatalf("%s, %v, want %s", info.Key, err, want)
+		}
+		n++
+	}
+	if n != 7 || pages() != 3 {
+		t.Errorf("%d objects in %d pages, want 7 in 3", n, pages())
+	}
 }
