@@ -26,6 +26,9 @@ func ClaimFiles(ctx context.Context, st, second store.Store, log fence.ID, opts 
 			return nil, store.Info{}, fmt.Errorf("%w: %w", ErrFiles, err)
 		}
 	}
+	if err := roomyFiles(second); err != nil {
+		return nil, store.Info{}, err
+	}
 	_, _, err := files.Read(ctx, second, log, nil)
 	switch absent := errors.Is(err, store.ErrNotFound); {
 	case absent && opts == nil:

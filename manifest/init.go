@@ -177,7 +177,7 @@ func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) 
 		return Format{}, err
 	}
 	if !store.IsNil(o.Files) {
-		if err := roomy(o.Files, len(layout.FilesDir(fence.ID{}))+layout.MaxFile); err != nil {
+		if err := roomyFiles(o.Files); err != nil {
 			return Format{}, err
 		}
 	}

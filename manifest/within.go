@@ -36,6 +36,11 @@ func roomy(st store.Store, name int) error {
 	return nil
 }
 
+// roomyFiles is roomy for a second store, which keeps files.
+func roomyFiles(st store.Store) error {
+	return roomy(st, len(layout.FilesDir(fence.ID{}))+layout.MaxFile)
+}
+
 // within returns an error if st lies in a folder that another log keeps for itself. It sends no request unless a part of
 // the place is called like such a folder, and knows nothing above a store that is no view.
 func within(ctx context.Context, st store.Store, settle *store.SettleOptions) error {

@@ -16,5 +16,5 @@ func Example() {
 		return
 	}
 	fmt.Println(err, len(report.Kept), "promises kept")
-	// Output: <nil> 11 promises kept
+	// Output: <nil> 12 promises kept
 }

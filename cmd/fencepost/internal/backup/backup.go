@@ -56,6 +56,9 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 	if err := distinct(from, to, "the log", "its backup", "give each a place of its own"); err != nil {
 		return nil, err
 	}
+	if err := roomy(to); err != nil {
+		return nil, err
+	}
 	f, err := manifest.ReadFormat(ctx, from, nil)
 	if err != nil {
 		return nil, err
@@ -103,6 +106,24 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 		}
 	}
 	return b.report, err
+}
+
+// roomy refuses a place whose prefix is so long that the key of some object of a log in it would be too long.
+func roomy(to store.Store) error {
+	type view interface {
+		Above() (st store.Store, prefix string)
+	}
+	st, taken := to, 0
+	for v, ok := store.As[view](st); ok; v, ok = store.As[view](st) {
+		var prefix string
+		st, prefix = v.Above()
+		taken += len(prefix) + 1
+	}
+	if most := store.MaxKey - manifest.MaxKey; taken > most {
+		return fmt.Errorf("the prefix of %s has %d bytes; it has at most %d, because keys below it have up to %d and no key has more than %d; nothing was copied; give it a shorter one",
+			to.Traits().Name, taken-1, most-1, manifest.MaxKey, store.MaxKey)
+	}
+	return nil
 }
 
 // ageless refuses places whose bucket deletes objects by their age. With NoVerify it only tells people.

@@ -323,6 +323,49 @@ func TestWithinOneAnother(t *testing.T) {
 	}
 }
 
+// A place with so long a prefix that some later key would not fit is refused before anything is written.
+func TestPlaceWithALongPrefix(t *testing.T) {
+	long := func(in store.Store, bytes int) store.Store {
+		st, err := store.Sub(in, strings.Repeat("a/", bytes)[:bytes-1]+"b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	src, lake, done := named("log"), named("lake"), named("backup")
+	apartIn(t, src, lake)
+	if _, err := backup.Make(t.Context(), src, done, &backup.Options{Files: lake}); err != nil {
+		t.Fatal(err)
+	}
+	most := store.MaxKey - manifest.MaxKey - 1
+	for name, run := range map[string]func(to, second store.Store) error{
+		"backup": func(to, _ store.Store) error {
+			_, err := backup.Make(t.Context(), src, to, &backup.Options{Files: lake})
+			return err
+		},
+		"restore": func(to, second store.Store) error {
+			_, err := backup.Restore(t.Context(), done, to, &backup.Options{Files: second, Probe: quickProbe})
+			return err
+		},
+	} {
+		in, files := named(name), named(name+" files")
+		if err := run(long(in, most+1), files); err == nil || !strings.Contains(err.Error(), "shorter") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == "restore" {
+			if err := run(in, long(files, store.MaxKey-60)); err == nil || !strings.Contains(err.Error(), "shorter") {
+				t.Errorf("the files of a %s: %v", name, err)
+			}
+		}
+		if len(objects(t, in))+len(objects(t, files)) > 0 {
+			t.Errorf("%s has written something", name)
+		}
+		if err := run(long(in, most), files); err != nil {
+			t.Errorf("%s to the longest prefix: %v", name, err)
+		}
+	}
+}
+
 // elsewhere is a store on another server.
 type elsewhere struct{ store.Store }
 

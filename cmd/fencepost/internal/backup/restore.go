@@ -65,6 +65,9 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	if err := r.filesIn(); err != nil {
 		return nil, err
 	}
+	if err := roomy(to); err != nil {
+		return nil, err
+	}
 	if r.have, err = (side{log: to}).list(ctx, ""); err != nil {
 		return nil, err
 	}
