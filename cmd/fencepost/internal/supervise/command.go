@@ -43,6 +43,8 @@ type Command struct {
 	Held func() time.Duration
 	// Grace is how long before the deadline the command gets SIGTERM.
 	Grace time.Duration
+	// Bounded gives the command no more than Grace after it was told to end, for whatever reason.
+	Bounded bool
 	// Signals are passed on to the command.
 	Signals <-chan syscall.Signal
 	// Told, if set, is called when the command was told to end, for whatever reason.

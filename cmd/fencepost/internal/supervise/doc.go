@@ -19,10 +19,22 @@
 // whatever group or session it is. The watchdog is a subreaper: the kernel makes it the parent
 // of each descendant whose own parent has died. So nobody gets away by forking twice.
 //
+// A chain, where each process starts the next one and ends, is faster than a look at the table of
+// processes. Two things end it, and Run returns only when nothing is left:
+//
+//   - Where this process may make a cgroup (version 2; as root, or where systemd delegates one), the
+//     command runs in one, and the kernel kills all of it in one step.
+//   - Everywhere: children are stopped and killed with their process groups as soon as they are seen,
+//     hundreds of times in a row. A frozen watchdog is killed first, so that what it leaves are
+//     children of the supervisor.
+//
+// With a cgroup there is a third process, the survivor. If the supervisor and its watchdogs are all
+// dead, it kills what they have left there.
+//
 // Some things it cannot do. It does not reach what others start on the command's behalf, such
 // as a container or a unit of systemd. A process that waits in the kernel for a device dies
-// only when that wait ends. And if the supervisor and the watchdog are both killed, only the
-// command itself dies with them.
+// only when that wait ends. And if the supervisor and the watchdog are both killed where there is no
+// cgroup, only the command itself dies with them.
 //
 // It needs Linux.
 package supervise

@@ -106,15 +106,15 @@ func (p process) send(signals ...syscall.Signal) {
 	}
 }
 
-// kill kills the live ones and returns how many there were.
-func kill(ps []process) (n int) {
-	for _, p := range ps {
-		if !p.dead() {
-			n++
-			p.send(syscall.SIGKILL)
+// kill kills the live ones. All are stopped before the first one dies, since others may start again what has died.
+func kill(ps []process) {
+	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, p := range ps {
+			if !p.dead() {
+				p.send(s)
+			}
 		}
 	}
-	return n
 }
 
 // reap takes note of the death of all children that have died. With none left it says so.

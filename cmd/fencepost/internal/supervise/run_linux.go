@@ -3,8 +3,8 @@ package supervise
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -31,7 +31,8 @@ type supervisor struct {
 	stopping  bool   // the watchdog has told it
 	forced    bool   // this process has told it
 	lost      bool
-	quiet     int     // how often in succession nothing was left to kill
+	forces    int     // how often the watchdog was told to kill
+	cgroup    cgroup  // of the command
 	unsent    []order // orders that could not be written yet
 }
 
@@ -68,6 +69,7 @@ func Run(ctx context.Context, c *Command) (Status, error) {
 	_ = syscall.Kill(s.watchdog, syscall.SIGKILL)
 	s.forget()
 	_, _ = syscall.Wait4(s.watchdog, nil, 0, nil)
+	s.cgroup.remove()
 	for range s.reports { // until it is closed
 	}
 	return status, err
@@ -87,23 +89,7 @@ func (s *supervisor) start(ctx context.Context) error {
 		return err
 	}
 	defer mine.Close()
-	in, out := theirs.Fd(), mine.Fd()
-	where := background
-	if s.tty {
-		where = foreground
-	}
-	argv := append(append([]string{}, s.Watchdog...), strconv.Itoa(int(in)), strconv.Itoa(int(out)), where, s.Path)
-	argv = append(argv, s.Args...)
-	files := inherited(in, out)
-	if s.NoInput {
-		null, err := os.Open(os.DevNull)
-		if err != nil {
-			return errors.Join(err, orders.Close(), reports.Close())
-		}
-		defer null.Close()
-		files[0] = null.Fd()
-	}
-	if err := s.fork(argv, files); err != nil {
+	if err := s.fork(theirs, mine); err != nil {
 		_ = orders.Close()
 		_ = reports.Close()
 		return os.NewSyscallError("starting the watchdog", err)
@@ -142,9 +128,32 @@ var watchdogs = struct {
 }{live: map[int]bool{}}
 
 // fork starts the watchdog, and notes it before anybody can take it for an orphan.
-func (s *supervisor) fork(argv []string, files []uintptr) (err error) {
+func (s *supervisor) fork(in, out *os.File) (err error) {
 	watchdogs.Lock()
 	defer watchdogs.Unlock()
+	theirs := []uintptr{in.Fd(), out.Fd()}
+	var lives *os.File
+	if s.cgroup, lives = newCgroup(s.Watchdog); lives != nil {
+		theirs = append(theirs, lives.Fd())
+	}
+	where := background
+	if s.tty {
+		where = foreground
+	}
+	argv := append([]string{}, s.Watchdog...)
+	for _, fd := range theirs {
+		argv = append(argv, strconv.Itoa(int(fd)))
+	}
+	argv = append(append(argv, where, string(s.cgroup), s.Path), s.Args...)
+	files := inherited(theirs...)
+	if s.NoInput {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return err
+		}
+		defer null.Close()
+		files[0] = null.Fd()
+	}
 	s.watchdog, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
 		Env: s.Env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
@@ -161,13 +170,13 @@ func (s *supervisor) forget() {
 	delete(watchdogs.live, s.watchdog)
 }
 
-// inherited are the files for a child: those that this process was started with, and two more.
+// inherited are the files for a child: those that this process was started with, and some more.
 func inherited(more ...uintptr) []uintptr {
-	files := make([]uintptr, max(more[0], more[1])+1)
+	files := make([]uintptr, slices.Max(more)+1)
 	for fd := range files {
 		files[fd] = uintptr(fd)
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		if keep := uintptr(fd) == more[0] || uintptr(fd) == more[1]; !keep && (err != nil || flags&unix.FD_CLOEXEC != 0) {
+		if keep := slices.Contains(more, uintptr(fd)); !keep && (err != nil || flags&unix.FD_CLOEXEC != 0) {
 			files[fd] = ^uintptr(0)
 		}
 	}
@@ -244,7 +253,9 @@ func (s *supervisor) loop(ctx context.Context) (Status, error) {
 			s.stop()
 		case <-tick.C:
 		}
-		s.step()
+		if s.step(); s.forces == 1 {
+			tick.Reset(beat)
+		}
 	}
 }
 
@@ -311,43 +322,68 @@ func (s *supervisor) step() {
 	case !holds || left <= 0:
 		s.lost = true
 		s.force(now)
+	case s.Bounded && s.asked != 0 && now.Sub(s.asked) >= s.Grace:
+		s.force(now)
 	case left <= s.Grace && s.asked == 0:
 		s.lost = true
 		s.stop()
 	}
-	// The watchdog does not answer: it is frozen.
+	// The watchdog does not answer: it is frozen. So it has not reaped the command, whose number is still that of its group.
 	if s.asked != 0 && !s.stopping && !s.forced && s.group != 0 && now.Sub(s.asked) > s.Grace/4 {
 		s.forced = true
-		for _, p := range descendants(s.watchdog) {
-			if p.group == s.group {
-				p.send(syscall.SIGTERM, syscall.SIGCONT)
-			}
+		if p, ok := look(s.group); ok && p.parent == s.watchdog && p.group == s.group {
+			_ = syscall.Kill(-s.group, syscall.SIGTERM)
+			_ = syscall.Kill(-s.group, syscall.SIGCONT)
 		}
 	}
 }
 
-// force kills the command, and the watchdog too if that does not report in time that
-// everything is dead.
+// force kills what is in the command's cgroup, and lets the watchdog kill all. A watchdog that has not done so in a moment
+// is frozen, and is killed: the command dies with it, and what else it leaves becomes this process's own, see clear.
 func (s *supervisor) force(now Moment) {
 	if s.asked == 0 {
 		s.asked = now
 	}
+	s.cgroup.kill()
 	s.order(order{Kill: true})
-	if kill(descendants(s.watchdog)) > 0 {
-		s.quiet = 0
-		return
-	}
-	if s.quiet++; s.quiet == 10 {
+	s.forces++
+	// guard:frozen-watchdog. A watchdog that has not killed the command soon after the deadline is killed.
+	if s.forces > 10 {
 		_ = syscall.Kill(s.watchdog, syscall.SIGKILL) // it is a child of this process and not reaped yet
+	}
+	if s.forces > 20 { // it hangs in the kernel
+		kill(descendants(s.watchdog))
 	}
 }
 
-// clear kills what find finds until it finds nothing any more.
+// clear kills what is left when the watchdog has died, until find finds nothing any more.
 func (s *supervisor) clear(find func() []process) {
-	for found := find(); len(found) > 0; found = find() {
+	for {
+		s.cgroup.kill()
+		for n := 0; n < burst && s.strike(); n++ {
+		}
+		found := find()
+		if len(found) == 0 {
+			return
+		}
 		kill(found)
 		time.Sleep(beat)
 	}
+}
+
+// strike kills and reaps those children of this process that it has not started, and reports whether there were any.
+func (s *supervisor) strike() bool {
+	watchdogs.Lock()
+	defer watchdogs.Unlock()
+	strangers := slices.DeleteFunc(children(), func(pid int) bool {
+		group, err := unix.Getpgid(pid)
+		return err != nil || group == syscall.Getpgrp() || watchdogs.live[pid]
+	})
+	strike(strangers)
+	for _, pid := range strangers {
+		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+	}
+	return len(strangers) > 0
 }
 
 // orphans are what the command has left when its watchdog has died: then the kernel makes

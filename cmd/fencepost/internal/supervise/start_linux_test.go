@@ -117,7 +117,7 @@ func watch(t *testing.T, c *Command, dies bool, orders ...order) (reports []repo
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := exec.Command("/proc/self/exe", append([]string{"watchdog", "3", "4", background, c.Path}, c.Args...)...)
+	w := exec.Command("/proc/self/exe", append([]string{"watchdog", "3", "4", background, "", c.Path}, c.Args...)...)
 	w.ExtraFiles = []*os.File{theirs, write}
 	if dies {
 		_ = mine.Close()

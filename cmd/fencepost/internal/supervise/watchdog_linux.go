@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -25,6 +26,7 @@ type watchdog struct {
 	notes   chan string
 	alarm   *alarm
 
+	cgroup   cgroup
 	group    int // of the command, and its number
 	until    Moment
 	grace    time.Duration
@@ -37,17 +39,21 @@ type watchdog struct {
 // Watchdog starts a command and watches it. Args are those that [Run] has added. It returns
 // when the command and all that it has started are dead.
 func Watchdog(args []string) error {
-	if len(args) < 5 {
-		return errors.New("the watchdog is started by fencepost exec, and not by hand")
+	if len(args) == 2 && args[0] == survivor {
+		survive(cgroup(args[1]))
+		return nil
 	}
-	var fds [2]int
-	for i := range fds {
-		fd, err := strconv.Atoi(args[i])
+	var fds []int // for orders and for reports; the third one shows the survivor that this process lives
+	for len(args) > 0 {
+		fd, err := strconv.Atoi(args[0])
 		if err != nil {
-			return errors.New("the watchdog is started by fencepost exec, and not by hand")
+			break
 		}
 		syscall.CloseOnExec(fd)
-		fds[i] = fd
+		fds, args = append(fds, fd), args[1:]
+	}
+	if len(fds) < 2 || len(args) < 4 {
+		return errors.New("the watchdog is started by fencepost exec, and not by hand")
 	}
 	if err := syscall.SetNonblock(fds[1], true); err != nil {
 		return os.NewSyscallError("fcntl", err)
@@ -59,7 +65,7 @@ func Watchdog(args []string) error {
 	if err := subreaper(); err != nil {
 		return err
 	}
-	w := &watchdog{in: newPipe(fds[0]), orders: make(chan order), reports: make(chan report, 64), notes: make(chan string, 16)}
+	w := &watchdog{cgroup: cgroup(args[1]), in: newPipe(fds[0]), orders: make(chan order), reports: make(chan report, 64), notes: make(chan string, 16)}
 	var err error
 	if w.alarm, err = newAlarm(); err != nil {
 		return err
@@ -75,7 +81,7 @@ func Watchdog(args []string) error {
 			fmt.Fprintln(os.Stderr, "fencepost: "+n)
 		}
 	}()
-	w.run(args[2] == foreground, args[3], args[4:])
+	w.run(args[0] == foreground, args[2], args[3:])
 	close(w.reports)
 	<-told
 	return nil
@@ -232,7 +238,9 @@ func (w *watchdog) start(onTerminal bool, path string, argv []string) bool {
 		// that. So SIGTTOU need not be ignored here, which the command would inherit.
 		attr.Foreground = true
 	}
-	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: attr})
+	pid, err := w.inCgroup(func() (int, error) {
+		return syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: attr})
+	})
 	if err != nil {
 		failed, _ := errors.AsType[syscall.Errno](err)
 		w.report(report{Failed: max(failed, 1)})
@@ -245,6 +253,16 @@ func (w *watchdog) start(onTerminal bool, path string, argv []string) bool {
 		w.obey(order{Signal: s})
 	}
 	return true
+}
+
+// inCgroup starts a process in the command's cgroup. This one is there meanwhile: a filter of system calls, as systemd
+// sets it, often forbids the call that starts a process elsewhere.
+func (w *watchdog) inCgroup(start func() (int, error)) (int, error) {
+	if w.cgroup == "" || w.cgroup.enter() != nil {
+		return start()
+	}
+	defer func() { _ = cgroup(filepath.Dir(filepath.Dir(string(w.cgroup)))).enter() }()
+	return start()
 }
 
 func (w *watchdog) obey(o order) {
@@ -294,6 +312,13 @@ func (w *watchdog) step(now Moment) (done bool) {
 		w.killing = true
 		if w.status == nil {
 			_ = syscall.Kill(-w.group, syscall.SIGKILL)
+		}
+		w.cgroup.kill()
+		for n := 0; n < burst; n++ {
+			strike(children())
+			if reap(w.died) {
+				break
+			}
 		}
 		// What forks while it is killed is found the next time.
 		kill(descendants(os.Getpid()))

@@ -1,0 +1,214 @@
+package supervise
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// chainLife bounds a chain that nobody kills.
+const chainLife = 8 * time.Second
+
+// chain is a command in which each process writes the time into a file, starts the next one, and ends. A process that
+// is found in a table of processes has often ended before a signal reaches it. With sessions each one leads its own.
+func chain(file string, sessions bool) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	signal.Ignore(syscall.SIGTERM)
+	for { // The test may harm a guardian first.
+		if _, err := os.Stat(file + ".go"); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	runtime.LockOSThread()
+	fd, end := f.Fd(), int64(Now().Add(chainLife))
+	var at unix.Timespec
+	// A forked process has this thread alone, so nothing may enter the scheduler.
+	for {
+		if sessions {
+			_, _, _ = syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
+		}
+		_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&at)), 0)
+		if at.Sec*1e9+at.Nsec > end {
+			break
+		}
+		_, _, _ = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&at)), unsafe.Sizeof(at))
+		if pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0); errno == 0 && pid != 0 {
+			break
+		}
+	}
+	_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+}
+
+// links returns when the last process of a chain wrote, and how many did.
+func links(t *testing.T, file string) (last Moment, n int) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for ; len(b) >= 16; b = b[16:] {
+		last = Moment(int64(binary.NativeEndian.Uint64(b))*1e9 + int64(binary.NativeEndian.Uint64(b[8:])))
+		n++
+	}
+	return last, n
+}
+
+// supervisedChain is a helper of these tests: it supervises a chain while a lease lasts. It says when the lease ends, and when
+// Run has returned.
+func supervisedChain(file, how string) {
+	if strings.Contains(how, "swept") {
+		own = func() cgroup { return "" }
+	}
+	ends, told := Now().Add(2*time.Second), false
+	_, err := Run(context.Background(), &Command{
+		Path: "/proc/self/exe", Args: []string{"chain", "chain", file, how}, Env: os.Environ(), NoInput: true,
+		Watchdog: []string{"supervise.test", "watchdog"}, Held: func() time.Duration { return ends.Sub(Now()) }, Grace: 500 * time.Millisecond,
+		Renewed: func(Moment) {
+			if !told {
+				told = true
+				fmt.Println(int64(ends))
+			}
+		},
+	})
+	fmt.Println(int64(Now()), err)
+}
+
+// chained runs such a helper. Harm is called when the chain is about to begin, or runs if it is to. It returns when the
+// guardians have ended, but for one that is frozen, and checks that the chain has too.
+func chained(t *testing.T, how string, runs bool, harm func(supervisor, watchdog int)) {
+	file, out := filepath.Join(t.TempDir(), "lines"), filepath.Join(t.TempDir(), "out")
+	w, err := os.Create(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	c := exec.Command("/proc/self/exe", "supervised-chain", file, how)
+	c.Stdout, c.Stderr = w, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = c.Wait() }()
+	defer func() { _ = c.Process.Kill(); <-ended }()
+	line := "chain\x00chain\x00" + file
+	var command process
+	survivor := 0 // the survivor, if it is the last one
+	eventually(t, "the command waits below its watchdog", func() bool {
+		for _, p := range descendants(c.Process.Pid) {
+			if begins(p.pid, line) {
+				command = p
+			}
+			if strings.Contains(how, "survived") && begins(p.pid, "supervise.test\x00watchdog\x00survivor") {
+				survivor = p.pid
+			}
+		}
+		_, err := os.Stat(file)
+		return command.pid != 0 && err == nil
+	})
+	start := func() {
+		if err := os.WriteFile(file+".go", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if runs {
+		start()
+		eventually(t, "the chain runs", func() bool { _, n := links(t, file); return n > 1 })
+	}
+	harm(c.Process.Pid, command.parent)
+	start()
+	over := func(pid int) bool {
+		p, ok := look(pid)
+		return !ok || p.dead() || p.state == 'T'
+	}
+	at := Now()
+	eventually(t, "the guardians have ended", func() bool {
+		at = Now()
+		return over(c.Process.Pid) && over(command.parent) && (survivor == 0 || over(survivor))
+	})
+	var ends, returned int64
+	b, _ := os.ReadFile(out)
+	_, _ = fmt.Sscan(string(b), &ends, &returned)
+	last, n := links(t, file)
+	if n == 0 || last.Sub(Moment(ends)) > time.Second {
+		t.Errorf("of %d processes the last one wrote %v after the deadline", n, last.Sub(Moment(ends)))
+	}
+	if returned != 0 && last > Moment(returned) || last > at {
+		t.Error("it wrote when all should have been dead")
+	}
+	for _, p := range processes() {
+		if !p.dead() && begins(p.pid, line) {
+			t.Errorf("%+v is alive", p)
+		}
+	}
+}
+
+// A chain of processes cannot outrun its end, whichever guardian is frozen or killed: neither where a cgroup can be made, nor
+// where processes are looked for. If both guardians are killed, only a cgroup helps.
+//
+// guard:strike. Without this check: no cgroup can be made; each process of the command writes a line, starts the next one and
+// ends; the watchdog reads the table of processes, and kills what stands there and has ended already; the lease ends, another
+// machine leads, and the chain goes on to write.
+//
+// guard:frozen-watchdog. Without this check: the watchdog is frozen, so it stays the parent of what the command leaves; exec
+// reads a table with more dead processes each time; the lease ends, and the chain goes on to write.
+func TestChain(t *testing.T) {
+	freeze := func(pid int) { _ = syscall.Kill(pid, syscall.SIGSTOP) }
+	kill := func(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }
+	probe, _ := newCgroup([]string{"supervise.test", "watchdog"})
+	defer probe.remove()
+	for name, c := range map[string]struct {
+		runs bool
+		harm func(supervisor, watchdog int)
+	}{
+		"watchdog frozen":   {false, func(_, w int) { freeze(w) }},
+		"watchdog killed":   {true, func(_, w int) { kill(w) }},
+		"supervisor frozen": {false, func(s, _ int) { freeze(s) }},
+		"supervisor killed": {true, func(s, _ int) { kill(s) }},
+		"nobody harmed":     {false, func(int, int) {}},
+		"both killed":       {true, func(s, w int) { kill(s); kill(w) }},
+	} {
+		for _, how := range []string{"swept", "swept sessions", "caged", "caged sessions"} {
+			caged := strings.Contains(how, "caged")
+			if caged && probe == "" || !caged && name == "both killed" {
+				continue // see doc.go
+			}
+			if name == "both killed" {
+				how += " survived"
+			}
+			t.Run(name+", "+how, func(t *testing.T) { chained(t, how, c.runs, c.harm) })
+		}
+	}
+}
+
+// begins reports whether a process has a command line that begins so.
+func begins(pid int, line string) bool {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.HasPrefix(string(b), line)
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * chainLife); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not so: " + what)
+		}
+	}
+}
