@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"time"
@@ -36,7 +37,7 @@ type Answer struct {
 
 // Hooked returns st with hooks that are told of each of its requests. The clock is the
 // machine's if c is nil. It can do what [Sub] can: it is an [UploadAborter] and an
-// [ExpiryTeller], which do nothing if st is none.
+// [ExpiryTeller], as [Sub] is if st is none.
 func Hooked(st Store, hooks Hooks, c clock.Clock) Store {
 	if hooks.Answered == nil {
 		return st
@@ -164,7 +165,7 @@ func (h *hooked) AbortUploads(ctx context.Context, prefix string, doomed func(In
 func (h *hooked) Expiries(ctx context.Context, prefix string) ([]Expiry, error) {
 	st, ok := As[ExpiryTeller](h.st)
 	if !ok {
-		return nil, nil
+		return nil, errors.ErrUnsupported
 	}
 	began := h.clock.Now()
 	rules, err := st.Expiries(ctx, prefix)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strings"
 )
 
@@ -49,8 +50,8 @@ type UploadAborter interface {
 }
 
 // ExpiryTeller is what a driver also implements if the store can delete objects by
-// itself and can tell by which rules. Every store that [Sub] returns is one; it knows no
-// rules if the store below is none.
+// itself and can tell by which rules, or if it never does. Every store that [Sub] returns is one; it fails with
+// [errors.ErrUnsupported] if the store below is none.
 type ExpiryTeller interface {
 	// Expiries returns the rules for any key that begins with prefix. Left out are rules
 	// for old versions, for incomplete uploads and for objects with tags. Each call reads
@@ -86,7 +87,7 @@ func (s *sub) AbortUploads(ctx context.Context, prefix string, doomed func(Info)
 func (s *sub) Expiries(ctx context.Context, prefix string) ([]Expiry, error) {
 	st, ok := As[ExpiryTeller](s.st)
 	if !ok {
-		return nil, nil
+		return nil, errors.ErrUnsupported
 	}
 	rules, err := st.Expiries(ctx, s.prefix+prefix)
 	for i, r := range rules {

@@ -41,7 +41,10 @@ func (v *verifier) walk(ctx context.Context) error {
 	w := &walk{verifier: v, Follower: v.follower(true), at: v.m.Floor, hint: v.m.Hint}
 	v.table, v.report.Edits = v.m, 0
 	for {
-		wrong, err := w.toTail(ctx)
+		wrong, err := w.outline(ctx)
+		if wrong == "" && err == nil {
+			wrong, err = w.toTail(ctx)
+		}
 		switch {
 		case err != nil:
 			return err

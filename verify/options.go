@@ -22,6 +22,10 @@ type Options struct {
 	// read, 1 to Parts, chosen by the names of the objects. Everything else is checked as
 	// always. One part a day, in turn, reads everything once in Parts days. 0: everything.
 	Part, Parts int
+	// Outline reads no content: each object that something names must be there, with its size, and a slot must be
+	// taken from the floor to the last checkpoint. What comes after that is read. Old locks, consumers and lifecycle rules
+	// are left out, and so is a second store that Files does not give. It costs a listing, the lists of the manifest, and a request for each epoch that is not folded.
+	Outline bool
 	// Repair repairs what can be repaired without a guess, and says so in the report: seals before
 	// the floor that the manifest names are created again; pages of its lists are written again,
 	// if an older version has their entries; and old locks that cannot be read are deleted. With
@@ -78,6 +82,9 @@ func (o *Options) Validate() error {
 	if o.DryRun && !o.Repair {
 		bad = append(bad, fmt.Errorf("%w: DryRun goes with Repair", ErrOptions))
 	}
+	if o.Outline && (o.Repair || o.Parts > 0) {
+		bad = append(bad, fmt.Errorf("%w: Outline goes with neither Repair nor Parts", ErrOptions))
+	}
 	if o.Part != 0 || o.Parts != 0 {
 		if o.Parts < 1 || o.Part < 1 || o.Part > o.Parts {
 			bad = append(bad, fmt.Errorf("%w: Part %d of %d must be 1 to %d, of at least 1", ErrOptions, o.Part, o.Parts, o.Parts))
@@ -92,7 +99,7 @@ func (o *Options) Validate() error {
 // due reports whether an object is in the part that is to be read. The part depends on the name
 // alone, so that an object is read once in each turn.
 func (o *Options) due(key string) bool {
-	return o.Parts < 2 || crc32.ChecksumIEEE([]byte(key))%uint32(o.Parts) == uint32(o.Part-1)
+	return !o.Outline && (o.Parts < 2 || crc32.ChecksumIEEE([]byte(key))%uint32(o.Parts) == uint32(o.Part-1))
 }
 
 func (o *Options) withDefaults() Options {

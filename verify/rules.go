@@ -17,14 +17,14 @@ const limitRule = "remove the rule, or limit it to other prefixes"
 // Rules returns a finding for each lifecycle rule of the bucket that deletes objects of
 // the log in st by their age (T36). A rule for nothing but tmp/ is none. Rules works before
 // there is a log, to warn in time, and [Run] calls it too. A store that does not tell
-// its rules has none; one that denies access to them fails with [store.ErrDenied].
+// its rules fails with [errors.ErrUnsupported], and one that denies access to them with [store.ErrDenied].
 func Rules(ctx context.Context, st store.Store, settle *store.SettleOptions) ([]Finding, error) {
 	if store.IsNil(st) {
 		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)
 	}
 	teller, ok := store.As[store.ExpiryTeller](st)
 	if !ok {
-		return nil, nil
+		return nil, fmt.Errorf("this store's lifecycle rules cannot be asked for: %w", errors.ErrUnsupported)
 	}
 	var all []store.Expiry
 	err := store.Retry(ctx, settle, func(ctx context.Context) (err error) {
@@ -76,8 +76,8 @@ func (v *verifier) rules(ctx context.Context) error {
 		more, err = Rules(ctx, v.files, v.opts.Settle)
 		found = append(found, more...)
 	}
-	if errors.Is(err, store.ErrDenied) {
-		v.note("", "", "not allowed to read the bucket's lifecycle rules, which may delete objects of the log: %v", err)
+	if errors.Is(err, store.ErrDenied) || errors.Is(err, errors.ErrUnsupported) {
+		v.note("", "", "not looked at: the bucket's lifecycle rules, which may delete objects of the log: %v", err)
 		return nil
 	}
 	for _, f := range found {

@@ -169,8 +169,8 @@ func (t *town) rules(ctx context.Context) error {
 		more, err = verify.Rules(ctx, t.opts.Files, t.opts.Settle)
 		found = append(found, more...)
 	}
-	if errors.Is(err, store.ErrDenied) {
-		t.note("", "not allowed to read the bucket's lifecycle rules, which may delete objects of the logs: %v", err)
+	if errors.Is(err, store.ErrDenied) || errors.Is(err, errors.ErrUnsupported) {
+		t.note("", "not looked at: the bucket's lifecycle rules, which may delete objects of the logs: %v", err)
 		return nil
 	}
 	for _, f := range found {

@@ -15,7 +15,7 @@ import (
 
 // Rules returns a finding for each lifecycle rule of the bucket that deletes objects of the group in st, of its logs,
 // or of a log beside it, as verify.Rules does for one log. Where there is no group, it returns what that says of a log.
-// A store that does not tell its rules has none; one that denies access to them fails with store.ErrDenied.
+// The errors are those of verify.Rules.
 func Rules(ctx context.Context, st store.Store, settle *store.SettleOptions) ([]verify.Finding, error) {
 	if store.IsNil(st) {
 		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)

@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"strings"
@@ -110,7 +111,7 @@ func (v *view) AbortUploads(ctx context.Context, prefix string, doomed func(stor
 func (v *view) Expiries(ctx context.Context, _ string) ([]store.Expiry, error) {
 	teller, ok := store.As[store.ExpiryTeller](v.own)
 	if !ok {
-		return nil, nil
+		return nil, errors.ErrUnsupported
 	}
 	rules, err := teller.Expiries(ctx, "")
 	for i := range rules {

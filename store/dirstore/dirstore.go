@@ -274,3 +274,6 @@ func (s *Store) Traits() store.Traits {
 	u := url.URL{Scheme: "file", Path: s.root}
 	return store.Traits{Name: u.String(), MultiProcess: true}
 }
+
+// Expiries implements [store.ExpiryTeller]: a directory deletes nothing by its age.
+func (s *Store) Expiries(context.Context, string) ([]store.Expiry, error) { return nil, nil }

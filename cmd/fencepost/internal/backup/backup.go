@@ -131,7 +131,7 @@ func ageless(ctx context.Context, o *Options, places ...store.Store) error {
 	for _, st := range places {
 		found, err := verify.Rules(ctx, st, nil)
 		switch {
-		case errors.Is(err, store.ErrDenied), err != nil && o.NoVerify:
+		case errors.Is(err, store.ErrDenied), errors.Is(err, errors.ErrUnsupported), err != nil && o.NoVerify:
 		case err != nil:
 			return err
 		case len(found) > 0 && o.NoVerify:

@@ -29,6 +29,8 @@ type Level string
 const (
 	// OK needs nothing.
 	OK Level = "ok"
+	// Unseen was not looked at, and says why.
+	Unseen Level = "unseen"
 	// Warning wants attention: something waits, grows, or was not checked.
 	Warning Level = "warning"
 	// Problem is damage, or what leads to it, or keeps the log from its work.
@@ -248,12 +250,16 @@ func (x *examination) rulesOf(ctx context.Context, st store.Store, check string)
 	case err != nil:
 		x.noRules(check, err, "objects of the log")
 	case len(found) == 0:
-		x.add(check, OK, "", "none that the store tells deletes objects of the log")
+		x.add(check, OK, "", "none deletes objects of the log")
 	}
 }
 
 // noRules notes that lifecycle rules could not be read.
 func (x *examination) noRules(check string, err error, of string) {
+	if errors.Is(err, errors.ErrUnsupported) {
+		x.add(check, Unseen, "", "this store is not asked for them: check yourself that no rule deletes %s by age", of)
+		return
+	}
 	if errors.Is(err, store.ErrDenied) {
 		x.cannot(check, errors.New("these credentials may not read them"), "allow s3:GetLifecycleConfiguration (`doctor` in docs/policies.md), or check yourself that no rule deletes "+of+" by age")
 		return
@@ -271,7 +277,7 @@ func (x *examination) clock(ctx context.Context) {
 	case err != nil:
 		x.failed("clock", err, "")
 	case info.Date.IsZero():
-		x.add("clock", OK, "", "the store does not tell its time")
+		x.add("clock", Unseen, "", "the store does not tell its time")
 	default:
 		skew := x.Now().Sub(info.Date).Abs()
 		if skew > maxSkew {
@@ -282,6 +288,9 @@ func (x *examination) clock(ctx context.Context) {
 		x.add("clock", OK, "", "as the store's, within %v", maxSkew)
 	}
 }
+
+// unwritten says what cannot be seen without a write.
+const unwritten = "nothing was written, so a full disk, a quota or a right that is missing is not seen"
 
 // probed says what is known of the store's promises.
 func (x *examination) probed(ctx context.Context) {
@@ -301,11 +310,11 @@ func (x *examination) probed(ctx context.Context) {
 			x.add(check, OK, "", "it keeps %d promises", len(r.Kept))
 		}
 	case x.format.Log == fence.ID{}:
-		x.add(check, OK, "", "not checked now. Making a group probes the store; --deep probes it again")
+		x.add(check, Unseen, "", unwritten+". Making a group probes the store; --deep probes it again")
 	case x.format.Probe == nil:
 		x.add(check, Warning, "run `fencepost probe`, or doctor --deep", "it was not probed when the log was made")
 	default:
-		x.add(check, OK, "", "it kept %d promises when it was probed, %s; --deep probes it again", len(x.format.Probe.Kept), when(x.format.Probe.At))
+		x.add(check, Unseen, "", unwritten+". It kept %d promises when it was probed, %s; --deep probes it again", len(x.format.Probe.Kept), when(x.format.Probe.At))
 	}
 }
 
@@ -329,7 +338,10 @@ func (x *examination) survey(ctx context.Context) bool {
 func (x *examination) content(ctx context.Context) {
 	const check = "content"
 	if !x.Deep {
-		x.add(check, OK, "", "not read; --deep reads everything, and `fencepost verify --part today/30` a part each day")
+		if x.log != nil {
+			x.outline(ctx)
+		}
+		x.add(check, Unseen, "", "not read; --deep reads everything, and `fencepost verify --part today/30` a part each day")
 		return
 	}
 	if x.format.Files != nil && x.given() && x.files == nil { // all files would seem to be lost
@@ -347,8 +359,23 @@ func (x *examination) content(ctx context.Context) {
 	} else {
 		r, err = verify.Run(ctx, x.st, o)
 	}
+	x.report(check, r, err, fmt.Sprintf("%d bytes were read; nothing is wrong", r.Bytes))
+}
+
+// outline compares what is listed with what the log names.
+func (x *examination) outline(ctx context.Context) {
+	o := &verify.Options{Outline: true, Hooks: verify.Hooks{Progress: func(p verify.Progress) { x.Progress("comparing "+p.Stage, p.Done, p.Total) }}}
+	if x.files != nil {
+		o.Files = x.Files
+	}
+	r, err := verify.Run(ctx, x.st, o)
+	x.report("objects", r, err, "each that the log names is there, with its size")
+}
+
+// report adds what verify has found.
+func (x *examination) report(check string, r *verify.Report, err error, fine string) {
 	for _, f := range r.Problems { // also those that were found before an error
-		x.add(check, Problem, f.Remedy, "%s: %s", f.Key, f.What)
+		x.add(check, Problem, f.Remedy, "%s", strings.TrimPrefix(f.Key+": "+f.What, ": "))
 	}
 	if r.MoreProblems > 0 {
 		x.add(check, Problem, "", "and %d more", r.MoreProblems)
@@ -357,7 +384,7 @@ func (x *examination) content(ctx context.Context) {
 	case err != nil:
 		x.failed(check, err, "run `fencepost verify`")
 	case r.OK():
-		x.add(check, OK, "", "%d bytes were read; nothing is wrong", r.Bytes)
+		x.add(check, OK, "", "%s", fine)
 	}
 }
 

@@ -222,6 +222,9 @@ func examine(t *testing.T, st store.Store, o *Options) []Finding {
 	return found
 }
 
+// bad reports whether a finding wants attention.
+func bad(f Finding) bool { return f.Level == Warning || f.Level == Problem }
+
 // wants wants one finding that is not OK, and a remedy with it.
 func wants(t *testing.T, found []Finding, check string, level Level, says string) {
 	t.Helper()
@@ -230,7 +233,7 @@ func wants(t *testing.T, found []Finding, check string, level Level, says string
 		switch {
 		case f.Check == check && f.Level == level && strings.Contains(f.What+f.Remedy, says) && f.Remedy != "":
 			n++
-		case f.Level != OK:
+		case bad(f):
 			t.Errorf("besides %s: %+v", check, f)
 		}
 	}
@@ -246,7 +249,7 @@ func TestHealthy(t *testing.T) {
 		for _, deep := range []bool{false, true} {
 			found := examine(t, p, &Options{Deep: deep})
 			for _, f := range found {
-				if f.Level != OK {
+				if bad(f) {
 					t.Errorf("deep %v: %+v", deep, f)
 				}
 			}
@@ -339,7 +342,7 @@ func TestNoRights(t *testing.T) {
 		p.denied = &store.Error{Op: "get", Kind: store.ErrDenied}
 		warned := map[string]bool{}
 		for _, f := range examine(t, p, nil) {
-			if f.Level != OK {
+			if bad(f) {
 				warned[f.Check] = f.Level == Warning && strings.Contains(f.What, "not checked") && f.Remedy != ""
 			}
 		}
@@ -399,7 +402,7 @@ func TestMuch(t *testing.T) {
 		x.compaction(t.Context())
 		n := 0
 		for _, f := range x.found {
-			if f.Level == OK {
+			if !bad(f) {
 				continue
 			}
 			if n++; says == "" || !strings.Contains(f.What+f.Remedy, says) {
@@ -410,4 +413,150 @@ func TestMuch(t *testing.T) {
 			t.Errorf("%q: %d warnings of %+v", says, n, x.found)
 		}
 	}
+}
+
+// TestNamed: what the log names and the listing lacks is found without --deep.
+func TestNamed(t *testing.T) {
+	remove := func(p *patient, key string) {
+		p.t.Helper()
+		if _, _, err := store.Read(p.t.Context(), p, key, &store.ReadOptions{Limit: 1 << 20}); err != nil {
+			p.t.Fatal(err)
+		}
+		if err := p.Delete(p.t.Context(), key); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	slot := func(e fence.Epoch, seq uint64) string { return layout.DataKey(fence.Position{Epoch: e, Seq: seq}) }
+	segment := func(p *patient) string {
+		for info, err := range p.List(p.t.Context(), layout.SegmentPrefix, nil) {
+			if err == nil {
+				return info.Key
+			}
+		}
+		p.t.Fatal("there is no segment")
+		return ""
+	}
+	write := func(p *patient, n int) {
+		w, err := writer.Open(p.t.Context(), p, fence.NewToken(2), nil)
+		for range n {
+			if err == nil {
+				_, err = w.Append(p.t.Context(), [][]byte{[]byte("record")})
+			}
+		}
+		if err == nil {
+			err = w.Close(p.t.Context())
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		harm func(p *patient)
+		says string
+	}{
+		"a slot in the middle":            {func(p *patient) { write(p, 4); remove(p, slot(2, 2)) }, slot(2, 2)},
+		"the same, and a leader after it": {func(p *patient) { write(p, 4); remove(p, slot(2, 2)); p.append(3) }, slot(2, 2)},
+		"a seal before the floor":         {func(p *patient) { remove(p, slot(0, 1)) }, slot(0, 1)},
+		"a seal that is not folded":       {func(p *patient) { write(p, 2); p.append(3); remove(p, slot(2, 3)); p.append(4) }, slot(2, 3)},
+		"a segment":                       {func(p *patient) { remove(p, segment(p)) }, layout.SegmentPrefix},
+		"a segment that was cut":          {func(p *patient) { _, _ = p.Put(p.t.Context(), segment(p), []byte("x"), nil) }, layout.SegmentPrefix},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := admit(t, logtest.WithGrace(10*time.Minute))
+				c.harm(p)
+				f := of(examine(t, p, nil), "objects")
+				if len(f) != 1 || f[0].Level != Problem || !strings.Contains(f[0].What, c.says) || f[0].Remedy == "" {
+					t.Errorf("%+v", f)
+				}
+			})
+		})
+	}
+}
+
+// TestUnseen: what was not looked at is not called sound.
+func TestUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := admit(t, logtest.WithGrace(10*time.Minute))
+		p.denied = errors.ErrUnsupported
+		for _, deep := range []bool{false, true} {
+			found := examine(t, p, &Options{Deep: deep})
+			for check, says := range map[string]string{"lifecycle rules": "check yourself", "store": "a full disk", "content": "not read"} {
+				f := of(found, check)
+				if unseen := !deep || check == "lifecycle rules"; len(f) != 1 || (f[0].Level == Unseen) != unseen || unseen && !strings.Contains(f[0].What, says) {
+					t.Errorf("deep %v, %s: %+v", deep, check, f)
+				}
+			}
+		}
+	})
+}
+
+// TestNoCompactorYet: many objects wait, and nobody has ever compacted.
+func TestNoCompactorYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &patient{Store: logtest.New(t, logtest.WithGrace(10*time.Minute), nil).Mem, t: t}
+		for range someObjects/2 + 1 {
+			p.lead() // an object and a seal
+		}
+		wants(t, examine(t, p, nil), "compaction", Warning, "no compactor runs")
+	})
+}
+
+// TestCompactorCrashed: a lock that has lapsed is a crash, however little waits.
+func TestCompactorCrashed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := admit(t, logtest.WithGrace(10*time.Minute))
+		e, err := leader.New(p, layout.KindCompactorLock, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, crash := context.WithCancel(t.Context())
+		go func() { _ = e.Run(ctx, func(ctx context.Context, _ *leader.Term) error { <-ctx.Done(); return nil }) }()
+		time.Sleep(time.Second)
+		p.fault = func(op, key string) error {
+			if op == "put" && strings.HasPrefix(key, layout.KindCompactorLock) {
+				return errors.New("it is dead")
+			}
+			return nil
+		}
+		crash()
+		time.Sleep(25 * time.Second)
+		wants(t, examine(t, p, nil), "compaction", Warning, "has crashed; nobody follows")
+	})
+}
+
+// TestClocksOfTwoMachines: where the clocks decide how old a lock is, a holder that renews it is not called dead.
+func TestClocksOfTwoMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := admit(t, logtest.WithGrace(10*time.Minute))
+		e, err := leader.New(p, layout.LockPrefix, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { _ = e.Run(ctx, func(ctx context.Context, _ *leader.Term) error { <-ctx.Done(); return nil }) }()
+		time.Sleep(time.Second)
+		found := examine(t, later{p, 5 * time.Minute}, nil)
+		if f := of(found, "leader"); len(f) != 1 || f[0].Level != OK {
+			t.Errorf("%+v", f)
+		}
+		if f := of(found, "clock"); len(f) < 1 || f[0].Level != Warning && f[len(f)-1].Level != Warning {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// later is a directory that a machine with another clock sees.
+type later struct {
+	*patient
+	by time.Duration
+}
+
+func (l later) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	o, err := l.patient.Get(ctx, key, opts)
+	if err == nil {
+		o.Date = time.Now().Add(l.by)
+	}
+	return o, err
 }

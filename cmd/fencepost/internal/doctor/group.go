@@ -83,7 +83,7 @@ func (x *examination) group(s *group.Status) {
 	} else {
 		x.add("work", OK, "", "no partition was given up")
 	}
-	x.add("logs", OK, "", "--deep reads all of them, as `fencepost verify` does. Doctor checks the rest with the URL of a partition, which ends in /%s", group.PartitionPrefix(0))
+	x.add("logs", Unseen, "", "--deep reads all of them, as `fencepost verify` does. Doctor checks the rest with the URL of a partition, which ends in /%s", group.PartitionPrefix(0))
 }
 
 // compactors says whether anybody compacts the logs of the partitions: in a group of their own, since these logs

@@ -39,7 +39,7 @@ func of(found []Finding, check string) (some []Finding) {
 func inHealth(t *testing.T, found []Finding, but ...string) {
 	t.Helper()
 	for _, f := range found {
-		if f.Level != OK && !strings.Contains(strings.Join(but, ","), f.Check) {
+		if bad(f) && !strings.Contains(strings.Join(but, ","), f.Check) {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -269,7 +269,7 @@ func TestWrongNumber(t *testing.T) {
 				}
 				n := 0
 				for _, f := range examine(t, p, nil) {
-					if f.Level != OK && !strings.Contains(f.Remedy, "stop all candidates") {
+					if bad(f) && !strings.Contains(f.Remedy, "stop all candidates") {
 						t.Errorf("%+v", f)
 					}
 					if c.says != "" && strings.Contains(f.What, c.says) && f.Level == Problem {

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/inspect"
@@ -19,16 +20,14 @@ func ExamineLock(ctx context.Context, st store.Store, opts *Options) ([]Finding,
 // lockRules looks for lifecycle rules of the bucket that delete locks.
 func (x *examination) lockRules(ctx context.Context) {
 	const check = "lifecycle rules"
-	teller, ok := store.As[store.ExpiryTeller](x.st)
-	if !ok {
-		x.add(check, OK, "", "the store tells none")
-		return
-	}
 	var all []store.Expiry
-	err := store.Retry(ctx, nil, func(ctx context.Context) (err error) {
-		all, err = teller.Expiries(ctx, inspect.Lock.Prefix())
-		return err
-	})
+	err := errors.ErrUnsupported
+	if teller, ok := store.As[store.ExpiryTeller](x.st); ok {
+		err = store.Retry(ctx, nil, func(ctx context.Context) (err error) {
+			all, err = teller.Expiries(ctx, inspect.Lock.Prefix())
+			return err
+		})
+	}
 	if err != nil {
 		x.noRules(check, err, "objects below "+inspect.Lock.Prefix())
 		return
@@ -38,7 +37,7 @@ func (x *examination) lockRules(ctx context.Context) {
 			"the bucket's lifecycle rule %q %s. If it deletes the newest lock, epochs begin at 1 again, and places that have seen a higher one refuse every leader", e.Rule, e.What)
 	}
 	if len(all) == 0 {
-		x.add(check, OK, "", "none that the store tells deletes locks")
+		x.add(check, OK, "", "none deletes locks")
 	}
 }
 
@@ -48,7 +47,7 @@ func (x *examination) lockProbed(ctx context.Context) {
 		x.probed(ctx)
 		return
 	}
-	x.add("store", OK, "", "not checked now. exec probes a new place before its first command, and a program that leads alone does not; --deep probes it")
+	x.add("store", Unseen, "", unwritten+". exec probes a new place before its first command, and a program that leads alone does not; --deep probes it")
 }
 
 // holder says who leads.
@@ -57,6 +56,7 @@ func (x *examination) holder(ctx context.Context) {
 	if !ok {
 		return
 	}
+	l = x.renewed(ctx, inspect.Lock, l)
 	x.leads(l, "start exec, or find out why none of those that wait takes over")
 	if l.Leads {
 		x.add("lease", OK, "", "until %s unless it is renewed; validity %s", when(l.Until), l.Lasts())

@@ -55,7 +55,7 @@ func TestLock(t *testing.T) {
 						continue
 					}
 					for _, f := range found {
-						if f.Level != OK {
+						if bad(f) {
 							t.Errorf("%+v", f)
 						}
 					}

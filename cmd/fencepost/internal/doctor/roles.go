@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/inspect"
@@ -54,7 +55,7 @@ const (
 func (x *examination) leader(ctx context.Context) {
 	if x.state == nil { // but the lock may be sound
 		if l, ok := x.lock(ctx); ok {
-			x.leads(l, startWriter)
+			x.leads(x.renewed(ctx, inspect.Lock, l), startWriter)
 		}
 		return
 	}
@@ -62,7 +63,24 @@ func (x *examination) leader(ctx context.Context) {
 		x.badLock("leader", inspect.Lock, err)
 		return
 	}
-	x.leads(x.state.Leader, startWriter)
+	x.leads(x.renewed(ctx, inspect.Lock, x.state.Leader), startWriter)
+}
+
+// renewed looks again at a lock that has lapsed. Where the age of a lock is the difference of two machines' clocks, as in a
+// directory, a holder that renews its lock may seem to have crashed.
+func (x *examination) renewed(ctx context.Context, of inspect.Kind, l survey.Term) survey.Term {
+	if l.State != "lapsed" || clock.Sleep(ctx, clock.System(), min(l.Lasts(), time.Minute)) != nil {
+		return l
+	}
+	now, err := survey.Leadership(ctx, x.st, of)
+	if err != nil || now.Epoch == l.Epoch && now.Renewals == l.Renewals && now.State == l.State {
+		return l
+	}
+	if now.State == "lapsed" {
+		now.State, now.Leads = "held", true
+		x.add("clock", Warning, "correct the clocks. Until then no age in this report can be relied on", "%s renews its lock, which is too old by this machine's clock: the clocks differ", now.Holder)
+	}
+	return now
 }
 
 func (x *examination) leads(l survey.Term, remedy string) {
@@ -156,6 +174,8 @@ func (x *examination) gap(newest, before leader.Record) {
 const (
 	// manyObjects wait for a compactor: opening and catching up take seconds.
 	manyObjects = 2048
+	// someObjects wait where no compactor has ever run.
+	someObjects = 100
 	// longWait is how long an object waits if no compactor works. Those that run wait for a
 	// minute by default.
 	longWait = 30 * time.Minute
@@ -171,13 +191,14 @@ func (x *examination) byToken() bool {
 }
 
 // compaction says whether a compactor keeps up.
-func (x *examination) compaction(context.Context) {
+func (x *examination) compaction(ctx context.Context) {
 	l, c := x.state.Unfolded, x.state.Compactor
 	wait := l.OldestAge
 	if wait == 0 && !l.OldestAt.IsZero() {
 		wait = max(x.Now().Sub(l.OldestAt), 0)
 	}
-	who := "no compactor runs"
+	c = x.renewed(ctx, inspect.CompactorLock, c)
+	who, crashed := "no compactor runs", false
 	remedy := "run `fencepost compact --watch`, or compactor.Run in a process"
 	if c.Epoch == 0 && x.byToken() { // then the compactor has no lock either, and nobody knows whether it runs
 		who = "no compactor has worked here yet"
@@ -191,12 +212,15 @@ func (x *examination) compaction(context.Context) {
 	case err != nil:
 		x.badLock("compactor", inspect.CompactorLock, err)
 		who, remedy = "no compactor can lead", "first see what is said of the lock of the compactors"
+	case c.State == "lapsed":
+		who, crashed = fmt.Sprintf("%s was the compactor and has crashed; nobody follows", c.Holder), true
 	case c.Leads:
 		who = c.Holder + " is the compactor"
 		remedy = "read its log: it cannot work, or not as fast as the writer (compact --concurrency, --bytes-per-second)"
 	}
 	x.room("compactor", c.Epoch)
-	if l.Objects > manyObjects || wait > longWait {
+	never := c.Epoch == 0 && !x.byToken() && l.Objects > someObjects
+	if crashed || never || l.Objects > manyObjects || wait > longWait {
 		x.add("compaction", Warning, remedy, "%s; objects that wait: %d, the first for %v. Opening and catching up read all of them", who, l.Objects, wait.Round(time.Second))
 		return
 	}

@@ -23,7 +23,7 @@ func (x *examination) table(ctx context.Context) {
 		x.cannot(check, err, remedy)
 		return
 	default:
-		x.add(check, OK, "", "not looked for: the files are in %s; give its URL with --files", x.format.Files.Store)
+		x.add(check, Unseen, "", "the files are in %s; give its URL with --files", x.format.Files.Store)
 		return
 	}
 	root, r, edits, err := x.published(ctx)

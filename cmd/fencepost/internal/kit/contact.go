@@ -184,7 +184,7 @@ func (w *watched) Expiries(ctx context.Context, prefix string) ([]store.Expiry, 
 		w.end(ctx, err)
 		return rules, err
 	}
-	return nil, nil
+	return nil, errors.ErrUnsupported
 }
 
 // watchedBody is the body of an object. Only the reads of it wait for the store.

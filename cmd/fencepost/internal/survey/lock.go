@@ -21,7 +21,7 @@ type Lock struct {
 // TakeLock reads who leads in a place without a log. It writes nothing: it lists the locks, and reads
 // the newest.
 func TakeLock(ctx context.Context, st store.Store) (*Lock, error) {
-	l, err := leadership(ctx, st, inspect.Lock)
+	l, err := Leadership(ctx, st, inspect.Lock)
 	if err != nil {
 		return nil, err
 	}

@@ -171,7 +171,7 @@ func (l *Log) count(ctx context.Context, st store.Store, grace time.Duration, pr
 }
 
 func (o *Options) leadership(ctx context.Context, st store.Store, of inspect.Kind) (Term, error) {
-	t, err := leadership(ctx, st, of)
+	t, err := Leadership(ctx, st, of)
 	if o.BadLock != nil && (errors.Is(err, fence.ErrCorrupt) || errors.Is(err, fence.ErrFormat)) {
 		o.BadLock(of, err)
 		return t, nil

@@ -72,8 +72,8 @@ func Leader(ctx context.Context, e *leader.Elector) (leader.Record, error) {
 	return e.Leader(ctx)
 }
 
-// leadership reads the newest lock of an election: [inspect.Lock] or [inspect.CompactorLock].
-func leadership(ctx context.Context, st store.Store, of inspect.Kind) (Term, error) {
+// Leadership reads the newest lock of an election: [inspect.Lock] or [inspect.CompactorLock].
+func Leadership(ctx context.Context, st store.Store, of inspect.Kind) (Term, error) {
 	e, err := leader.New(st, of.Prefix(), nil)
 	if err != nil {
 		return Term{}, err

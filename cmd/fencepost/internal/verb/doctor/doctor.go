@@ -23,11 +23,12 @@ func Command(k *kit.Kit) *cobra.Command {
 		Long: `Doctor checks most of what docs/runbook.md describes. It prints a line for each check,
 with what to do if something is wrong. It lists everything, and changes nothing.
 
-Of the store it checks lifecycle rules of the bucket, the clock, and the promises that
-the log needs. Of the log it checks format and grace, its state, the leader, and how
-often leaders were deposed. It finds what waits for a compactor, late checkpoints,
-forgotten pins, objects that should have been deleted, and uploads that broke off. If
-the log's table is published as a Delta table, it checks that too.
+Of the store it checks lifecycle rules of the bucket, and the clock. Of the log it checks
+format and grace, its state, the leader, and how often leaders were deposed. It compares
+what is listed with what the log names, also seals, and finds what waits for a
+compactor, late checkpoints, forgotten pins, objects that should have been deleted, and
+uploads that broke off. If the log's table is published as a Delta table, it checks
+that too. What it did not look at it calls unseen: a disk that is full, for example.
 
 Where fencepost exec runs, and where a program leads alone, there is a lock and no log:
 it checks who leads, and how often leaders were deposed.
@@ -94,18 +95,21 @@ func examine(ctx context.Context, k *kit.Kit, url string, o *doctor.Options) ([]
 
 // FindingTable shows findings to people.
 func FindingTable(found []doctor.Finding) []byte {
-	n := map[doctor.Level]int{}
+	n, unseen := map[doctor.Level]int{}, ""
 	b := kit.Aligned(func(w io.Writer) {
 		for _, f := range found {
-			n[f.Level]++
+			if n[f.Level]++; f.Level == doctor.Unseen {
+				unseen += ", " + f.Check
+			}
 			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, kit.Printable(f.What))
-			if f.Level != doctor.OK && f.Remedy != "" {
+			if f.Remedy != "" {
 				fmt.Fprintf(w, "\t\t→ %s\n", kit.Printable(f.Remedy))
 			}
 		}
 	})
-	if n[doctor.Problem]+n[doctor.Warning] == 0 {
-		return append(b, "nothing is wrong\n"...)
+	b = fmt.Appendf(b, "%s, %s", kit.Plural(n[doctor.Problem], "problem"), kit.Plural(n[doctor.Warning], "warning"))
+	if unseen != "" {
+		b = fmt.Appendf(b, "; not looked at: %s", unseen[2:])
 	}
-	return fmt.Appendf(b, "%s, %s\n", kit.Plural(n[doctor.Problem], "problem"), kit.Plural(n[doctor.Warning], "warning"))
+	return append(b, '\n')
 }
