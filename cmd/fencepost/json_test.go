@@ -29,6 +29,7 @@ var printers = map[string]string{
 	"append/append.go:run":              "append",
 	"backup/backup.go:Backup":           "backup, restore",
 	"backup/backup.go:Restore":          "backup, restore",
+	"commit/commit.go:run":              "commit",
 	"compact/compact.go:compact":        "compact --watch",
 	"compact/compact.go:plan":           "compact --dry-run",
 	"compact/compact.go:once":           "compact",
@@ -469,6 +470,7 @@ func TestJSONSchemas(t *testing.T) {
 	for _, c := range []struct{ verb, in, args string }{
 		{"append", "a\nb\n", "append --cursor --source s " + url},
 		{"append", "c\n", "append " + url},
+		{"commit", "", "commit --cursor c " + url + " " + parquetFile(t, 1)},
 		{"cat", "", "cat " + url},
 		{"cat", "", "cat --exact " + url},
 		{"status", "", "status --objects " + url},

@@ -15,6 +15,7 @@ import (
 	appendverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/append"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/backup"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/cat"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/commit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/compact"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/doctor"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/exec"
@@ -77,6 +78,7 @@ func verbs(k *kit.Kit) []*cobra.Command {
 		backup.Backup(k),
 		backup.Restore(k),
 		cat.Command(k),
+		commit.Command(k),
 		compact.Command(k),
 		doctor.Command(k),
 		exec.Command(k),

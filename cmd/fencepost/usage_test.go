@@ -115,7 +115,7 @@ func TestBadInput(t *testing.T) {
 		"one dash, for help":     {"append -cursor " + log, "", 64, []string{"did you mean --cursor?"}},
 		"a typo of another verb": {"cat --utnil=5 " + log, "", 64, []string{"cat has no flag --utnil; did you mean --until?"}},
 		"another verb's flag":    {"cat --retain-age 5d " + log, "", 64, []string{"cat has no flag --retain-age; see"}},
-		"a typo in a verb":       {"compct " + log, "", 64, []string{`no verb "compct"; did you mean compact?`}},
+		"a typo in a verb":       {"compct " + log, "", 64, []string{`no verb "compct"; did you mean commit or compact?`}},
 		"a flag without a value": {"cat " + log + " --from", "", 64, []string{"--from needs a value"}},
 		"no number":              {"cat --json --to x " + log, "", 64, []string{`--to is "x": invalid syntax; see fencepost help cat`}},
 		"a bad size":             {"init --max-record many " + log, "", 64, []string{"16MiB"}},

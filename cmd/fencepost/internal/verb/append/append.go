@@ -39,6 +39,9 @@ type appending struct {
 	rate      float64
 	batch     int64
 	granted   *granted
+	protocol  string
+	promise   time.Duration
+	noWait    bool
 	election  func() leader.Options
 	leader    leader.Options
 
@@ -50,7 +53,7 @@ type appending struct {
 func Command(k *kit.Kit) *cobra.Command {
 	p := &appending{Kit: k}
 	c := &cobra.Command{
-		Use:   "append [--cursor] [--epoch N [--partition P]] URL [FILE]",
+		Use:   "append [--cursor] [--protocol json] [--epoch N [--partition P]] URL [FILE]",
 		Short: "wait to lead, then append a file or standard input",
 		Long: `Append waits until this process leads the log, and appends the records of FILE, or
 of standard input. It makes the log if there is none.
@@ -76,6 +79,8 @@ epoch has opened the log, and also if epoch N has: each epoch can open it once. 
 append run for as long as the command does. Nobody with a lower epoch than N can append
 any more: do not invent one.
 
+` + protocolHelp + `
+
 It needs the rights of a writer, and at most about 200 MiB of memory and four times
 the longest record.`,
 		Example: "fencepost append --cursor s3://bucket/orders orders.txt",
@@ -96,6 +101,9 @@ the longest record.`,
 	fl := c.Flags()
 	fl.BoolVar(&p.cursor, "cursor", false, "store with the records how far the source was read, and go on there")
 	fl.StringVar(&p.source, "source", "", "name of the source, for --cursor (default FILE's absolute path)")
+	fl.StringVar(&p.protocol, "protocol", "", "json: speak JSON with the program that started this, line by line")
+	kit.SpanVar(fl, &p.promise, "promise", "", time.Second, "end the term if the program is silent for so long (default never)")
+	fl.BoolVar(&p.noWait, "no-wait", false, "end if another process leads")
 	fl.StringVar(&p.format, "format", string(feed.Lines), "lines or frames")
 	kit.CountVar(fl, &p.inFlight, "concurrency", 16, "how many objects to write at once")
 	kit.BytesVar(fl, &p.batch, "batch-bytes", "how large an object may grow while it waits to be sent (default 4 MiB)")
@@ -107,13 +115,21 @@ the longest record.`,
 	k.JSONFlag(c)
 	kit.Needs(c, "cursor", "source")
 	kit.Needs(c, "epoch", "partition")
-	kit.Excludes(c, "epoch", "validity") // with an epoch nobody is elected
+	kit.Excludes(c, "epoch", "validity", "no-wait") // with an epoch nobody is elected
+	kit.Needs(c, "protocol", "promise", "no-wait")
+	kit.Excludes(c, "protocol", "cursor", "source", "format", "json") // its messages have cursors
 	return c
 }
 
 func (p *appending) run(ctx context.Context) error {
 	if p.format != string(feed.Lines) && p.format != string(feed.Frames) {
 		return kit.Usage("--format is lines or frames, not %q", p.format)
+	}
+	if p.protocol != "" && p.protocol != "json" {
+		return kit.Usage("--protocol is json, not %q", p.protocol)
+	}
+	if p.protocol != "" && p.file != "" {
+		return kit.Usage("--protocol json speaks on standard input and output, not with the file %s", p.file)
 	}
 	if p.batch > maxUnacknowledged {
 		return kit.Usage("--batch-bytes is %d; it must be at most %d", p.batch, maxUnacknowledged)
@@ -167,6 +183,9 @@ func (p *appending) run(ctx context.Context) error {
 	}
 	if limit := format.Limits.Object; p.batch > limit {
 		return kit.Usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
+	}
+	if p.protocol != "" {
+		return p.serve(ctx, st, opts)
 	}
 	name := cmp.Or(p.file, "standard input")
 	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))

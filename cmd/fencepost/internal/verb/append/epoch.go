@@ -21,6 +21,9 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
+// drainTime is how long what is in flight may take at the end.
+const drainTime = 15 * time.Second
+
 // granted is an epoch that append got from elsewhere, such as from exec. Append does not elect then.
 type granted struct {
 	epoch     fence.Epoch // 0: append elects
@@ -109,7 +112,7 @@ func (p *appending) inEpoch(ctx context.Context, st store.Store, f *feed.Feed, w
 	p.Console.Note("appending in epoch %d", p.epoch)
 	err = f.Work(ctx, w)
 	// After a signal too, what is in flight has an outcome soon.
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	closed := w.Close(drain)
 	p.Gauges.Note(false, p.epoch)
