@@ -180,7 +180,7 @@ func decode(line []byte) (m Message, err error) {
 //
 // guard:lines-whole. A line whose text cannot be kept byte for byte is refused.
 //
-//mutant:replace strings.ContainsRune(text, utf8.RuneError) => false
+//mutant:replace strings.ContainsRune(text, utf8.RuneError) => strings.ContainsRune(text, utf8.RuneError) && false
 func whole(line []byte, in *lineIn) error {
 	texts := []*string{in.Text, in.Cursor}
 	for _, r := range in.Records {

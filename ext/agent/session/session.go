@@ -110,6 +110,8 @@ func (s *Session) Lead(ctx context.Context, st store.Store, o *fencepost.Options
 			worked = true
 			s.result = s.work(ctx, w.Writer, w.Resign)
 			// guard:one-term. A session ends with its term: it appends nothing in a later one.
+			//
+			//mutant:replace s.cancel(errDone) => _ = errDone
 			s.cancel(errDone)
 			return s.result
 		})

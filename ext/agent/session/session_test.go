@@ -60,6 +60,9 @@ func (c *client) Send(e session.Event) error {
 	}
 }
 
+// soon is how long a test waits, in virtual time.
+const soon = 5 * time.Minute
+
 // lead begins a session.
 func lead(t *testing.T, st store.Store, o *session.Options) *client {
 	c := &client{t: t, in: make(chan session.Message), failed: make(chan error), stop: make(chan struct{}), events: make(chan session.Event), over: make(chan struct{}), result: make(chan error, 1)}
@@ -80,8 +83,11 @@ func lead(t *testing.T, st store.Store, o *session.Options) *client {
 func (c *client) want(k session.Kind) session.Event {
 	c.t.Helper()
 	var before []session.Event
+	late := time.After(soon)
 	for over := false; !over; {
 		select {
+		case <-late:
+			c.t.Fatalf("no event %s, but %+v", k, before)
 		case e := <-c.events:
 			if e.Kind == k {
 				return e
@@ -112,8 +118,12 @@ func (c *client) append(cursor string, records ...string) {
 }
 
 func (c *client) ended() error {
+	c.t.Helper()
+	late := time.After(soon)
 	for {
 		select {
+		case <-late:
+			c.t.Fatal("the session does not end")
 		case <-c.events:
 		case <-c.over:
 			return <-c.result
