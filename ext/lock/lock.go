@@ -1,0 +1,213 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+)
+
+// Lock is a name that is held, from its acquisition to its release or loss. It is safe for concurrent use.
+type Lock struct {
+	l       *Locker
+	session *session
+	name    string
+	token   fence.Token
+	after   *bucket // that its acquisition has written
+
+	ctx     context.Context //nolint:containedctx // the caller's work runs under it, and no request
+	cancel  context.CancelCauseFunc
+	release chan struct{} // has one token until Release takes it
+	free    chan struct{} // closed when the release is done
+	err     error         // of the release
+}
+
+// Name is the name that is held.
+func (k *Lock) Name() string { return k.name }
+
+// Token is the fencing token of this acquisition: greater than that of each one before it of this name. Send it with each
+// write, and let the receiver refuse a lower one. Tokens of different names say nothing of each other.
+func (k *Lock) Token() fence.Token { return k.token }
+
+// Context is cancelled when the lock is lost or released: at this process's own deadline at the latest, also if the
+// network hangs. It has the values of the context that was given to Acquire. Its cause is [ErrExpired], [ErrDeposed],
+// [ErrReleased] or [ErrClosed]; each is an [ErrLost].
+func (k *Lock) Context() context.Context { return k.ctx }
+
+// lose ends the context.
+func (k *Lock) lose(why, err error) {
+	if err != nil {
+		why = fmt.Errorf("%w (%w)", why, err)
+	}
+	k.cancel(why)
+}
+
+// Check returns nil if the lock is held for at least need, unless the machine is frozen. Call it before each effect, with
+// the time that this takes. It counts time in which the machine was suspended, and sends no request. Errors: the cause of
+// [Lock.Context] if the lock is lost; [ErrShort] if less time is left. More than 9/10 of the validity never is.
+func (k *Lock) Check(need time.Duration) error {
+	left := k.Held()
+	switch {
+	case k.ctx.Err() != nil:
+		return context.Cause(k.ctx)
+	case left <= 0:
+		// guard:lock-check. Check compares with the deadline itself, because a timer may be late after a suspend.
+		//
+		//mutant:replace return ErrExpired => return nil
+		return ErrExpired
+	case left < need:
+		return fmt.Errorf("%w: %v is left, and %v is needed", ErrShort, left, need)
+	}
+	return nil
+}
+
+// Held is how long nobody else can hold the name, if no further heartbeat is applied; 0 once the lock is lost or
+// released. Use it to end by force what does not end with the context.
+func (k *Lock) Held() time.Duration {
+	if k.ctx.Err() != nil {
+		return 0
+	}
+	k.l.mu.Lock()
+	defer k.l.mu.Unlock()
+	if k.session.over != nil {
+		return 0
+	}
+	return max(0, k.session.deadline.Sub(k.l.opts.Clock.Now()))
+}
+
+// Release frees the name for others at once. Call it when the work has ended, and also if the lock was lost: it cancels
+// the context first, and sends one PUT.
+//
+// It returns nil if the name was freed. Errors: an [ErrLost] if the lock was lost before, and then it belongs to
+// somebody else or lapses; [ErrNotReleased], with ctx's cause, if ctx ends before the outcome is known. It may be called
+// many times, and then waits for the first call.
+func (k *Lock) Release(ctx context.Context) error {
+	select {
+	case <-k.release:
+		lost := context.Cause(k.ctx)
+		k.cancel(ErrReleased)
+		k.l.spawn(func(ctx context.Context) {
+			defer close(k.free)
+			removed, err := k.l.drop(ctx, k.session, k.name, k.token.Epoch(), k.after)
+			k.l.mu.Lock()
+			delete(k.session.locks, k)
+			k.l.mu.Unlock()
+			switch {
+			case lost != nil:
+				k.err = lost
+			case err != nil:
+				k.err = fmt.Errorf("%w: %w", ErrNotReleased, err)
+			case !removed:
+				k.err = fmt.Errorf("%w: somebody else had taken %q", ErrDeposed, k.name)
+			}
+		})
+	default:
+	}
+	select {
+	case <-k.free:
+		return k.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrNotReleased, context.Cause(ctx))
+	}
+}
+
+// drop removes an entry from its bucket, if it is there, and makes sure that it cannot appear later. It tries until the
+// session is over. At first is what the bucket is if nobody has written it since the acquisition; if that was not
+// answered, it is what the acquisition meant to replace.
+func (l *Locker) drop(ctx context.Context, s *session, name string, token fence.Epoch, first *bucket) (removed bool, err error) {
+	key := l.bucketKey(name)
+	b := first
+	for pause := l.opts.Validity / 256; ; pause = min(2*pause, l.opts.renew()) {
+		e := b.find(name)
+		mine := e != nil && e.Session == s.id && e.Token == token
+		next := b
+		switch {
+		case mine:
+			next = b.without(name)
+		case b.version != first.version:
+			return removed, nil
+		default:
+			// guard:lock-undo. Who gives up an acquisition of unknown outcome replaces the version that it meant to
+			// replace.
+			//
+			//mutant:replace next = &bucket{Token: b.Token, Share: b.Share, Held: b.Held} => return removed, nil
+			next = &bucket{Token: b.Token, Share: b.Share, Held: b.Held}
+		}
+		if err = l.write(ctx, key, b, next); err == nil {
+			return mine, nil
+		}
+		over := s.isOver()
+		if !errors.Is(err, store.ErrPrecondition) && over {
+			return false, err
+		}
+		if err := l.pause(ctx, pause); err != nil {
+			return false, err
+		}
+		for {
+			var found *bucket
+			if found, err = l.read(ctx, key); err == nil {
+				b = found
+				break
+			}
+			if s.isOver() || errors.Is(err, fence.ErrCorrupt) || errors.Is(err, fence.ErrFormat) {
+				return false, err
+			}
+			if err := l.pause(ctx, pause); err != nil {
+				return false, err
+			}
+		}
+	}
+}
+
+func (s *session) isOver() bool {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	return s.over != nil
+}
+
+// take writes an entry for a name into the bucket b. It returns no lock and no error if somebody else was faster, or if
+// the answer came too late.
+func (l *Locker) take(ctx context.Context, name string, b *bucket, share uint64) (*Lock, error) {
+	s, err := l.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	// A token is one more than the last one of the bucket: see guard lock-token.
+	token := b.Token + 1
+	next := b.with(entry{
+		Name: name, Token: token, Session: s.id, Holder: l.opts.Identity, ValidityMS: l.opts.Validity.Milliseconds(),
+		Since: l.opts.Clock.Wall().UTC(),
+	})
+	next.Share = share
+	err = l.write(ctx, l.bucketKey(name), b, next)
+	switch store.OutcomeOf(err) {
+	case store.Applied:
+	case store.Refused:
+		return nil, nil //nolint:nilnil // see above
+	case store.Rejected:
+		return nil, err
+	default:
+		if !errors.Is(err, fence.ErrLimit) {
+			l.spawn(func(ctx context.Context) { _, _ = l.drop(ctx, s, name, token, b) })
+		}
+		return nil, err
+	}
+	k := &Lock{
+		l: l, session: s, name: name, token: fence.NewToken(token), after: next,
+		release: make(chan struct{}, 1), free: make(chan struct{}),
+	}
+	k.release <- struct{}{}
+	k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	if !s.hold(k) {
+		k.cancel(ErrExpired)
+		l.spawn(func(ctx context.Context) { _, _ = l.drop(ctx, s, name, token, next) })
+		return nil, nil //nolint:nilnil // see above
+	}
+	return k, nil
+}
+
+

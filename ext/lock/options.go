@@ -1,0 +1,74 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fencepost/fencepost/clock"
+)
+
+const (
+	// DefaultValidity is 15 s.
+	DefaultValidity = 15 * time.Second
+	minValidity     = 100 * time.Millisecond
+	maxValidity     = time.Hour
+	maxText         = 512 // bytes of a name and of an identity
+)
+
+// Options of [New]. The zero value works, and so does nil.
+type Options struct {
+	// Identity names this process, for people: 1 to 512 bytes of UTF-8. Default: host name, process id and a UUID.
+	Identity string
+	// Validity is how long the locks of this process hold without a heartbeat. After a crash others wait so long.
+	// Whole milliseconds, 100 ms to 1 h; default 15 s. Processes may differ: the holder's counts. Heartbeats come each
+	// 2/5 of it, and the holder itself stops a tenth before its end.
+	Validity time.Duration
+	// Clock is the machine's by default.
+	Clock clock.Clock
+	// Random draws pauses: a number in [0, 1), safe for concurrent use. By default another one every time.
+	Random func() float64
+}
+
+// Validate returns an error that joins all faults of o; each is [ErrOptions]. [New] calls it.
+func (o *Options) Validate() error {
+	if o == nil {
+		return nil
+	}
+	var bad []error
+	if v := o.Validity; v != 0 && (v < minValidity || v > maxValidity || v%time.Millisecond != 0) {
+		bad = append(bad, fmt.Errorf("%w: Validity is %v; it must be whole milliseconds from %v to %v", ErrOptions, v, minValidity, maxValidity))
+	}
+	if len(o.Identity) > maxText || !utf8.ValidString(o.Identity) {
+		bad = append(bad, fmt.Errorf("%w: Identity must be at most %d bytes of UTF-8", ErrOptions, maxText))
+	}
+	return errors.Join(bad...)
+}
+
+func (o *Options) random() float64 {
+	if o.Random != nil {
+		return o.Random()
+	}
+	return rand.Float64()
+}
+
+func (o *Options) renew() time.Duration { return o.Validity * 2 / 5 }
+
+// lease is how long a holder believes that it holds, from before a heartbeat was sent.
+//
+// guard:lock-rate. A holder stops a tenth of the validity before its end, because clocks may differ in rate.
+//
+//mutant:replace o.Validity - o.Validity/10 => o.Validity + o.Validity/10
+func (o *Options) lease() time.Duration { return o.Validity - o.Validity/10 }
+
+// request bounds one attempt of a request.
+func (o *Options) request() time.Duration { return o.Validity / 5 }
+
+func checkName(name string) error {
+	if name == "" || len(name) > maxText || !utf8.ValidString(name) {
+		return fmt.Errorf("%w: the name %.64q: it must have 1 to %d bytes of UTF-8", ErrOptions, name, maxText)
+	}
+	return nil
+}
