@@ -32,11 +32,15 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Lock, er
 		return nil, err
 	}
 	w := waiter{l: l, name: name, wait: wait}
+	var held *HeldError
 	for {
 		k, err := w.try(ctx)
+		errors.As(err, &held)
 		switch {
 		case k != nil:
 			return k, nil
+		case ctx.Err() != nil && held != nil:
+			return nil, errors.Join(context.Cause(ctx), held)
 		case ctx.Err() != nil:
 			return nil, errors.Join(context.Cause(ctx), err)
 		case final(err), err != nil && !wait:
@@ -92,6 +96,7 @@ type watch struct {
 	version store.Version // of its object, "" before the first answer
 	since   clock.Instant // the answer that first showed this version
 	next    clock.Instant // when to read it again
+	dead    bool          // it was found expired, which is final
 }
 
 // shortcut is how much longer than a validity an object is unchanged that counts as lapsed at the first look, since stores
@@ -103,14 +108,14 @@ func (w *waiter) now() clock.Instant { return w.l.opts.Clock.Now() }
 // lapsed reports whether the holder's session is expired. It expires one that has not changed for a validity.
 func (w *waiter) lapsed(ctx context.Context, e *entry) (bool, error) {
 	if w.session != e.Session {
-		w.watch = watch{session: e.Session}
+		w.watch = watch{session: e.Session, next: w.now()}
 		if w.wait {
-			w.next = w.now().Add(e.validity() / 16) // most locks are held for less
+			w.next = w.next.Add(e.validity() / 16) // most locks are held for less
 		}
 	}
 	sent := w.now()
-	if sent < w.watch.next || w.l.owns(e.Session) {
-		return false, nil
+	if w.dead || sent < w.next || w.l.owns(e.Session) {
+		return w.dead, nil
 	}
 	w.spend()
 	w.next = sent.Add(e.validity() / 3)
@@ -125,6 +130,7 @@ func (w *waiter) lapsed(ctx context.Context, e *entry) (bool, error) {
 	case err != nil:
 		return false, err
 	case doc != nil && doc.Expired:
+		w.dead = true
 		return true, nil
 	case info.Version != w.version:
 		// guard:lock-lapse. A session has lapsed when a request that was sent a whole validity after the answer that
@@ -186,5 +192,6 @@ func (w *waiter) depose(ctx context.Context, e *entry, version store.Version) (b
 	if err != nil {
 		return false, fmt.Errorf("expiring the session of %s: %w", e.Holder, err)
 	}
+	w.dead = true
 	return true, nil
 }

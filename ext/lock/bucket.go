@@ -28,7 +28,7 @@ type bucket struct {
 	Nonce    fence.ID `json:"nonce"` // another one with each write
 	// Token is the last one that was given to any name of the bucket.
 	Token fence.Epoch `json:"token"`
-	// Share is about how many acquisitions of others came between a wait's beginning and its end. It is a hint.
+	// Share is about eight times how many acquisitions of others come between a wait's beginning and its end. It is a hint.
 	Share uint64  `json:"share,omitempty"`
 	Held  []entry `json:"held"` // in the order of their names
 
@@ -63,7 +63,9 @@ func (l *Locker) bucketKey(name string) string {
 	return fmt.Sprintf("%s/name/%03x.json", l.prefix, (int(sum[0])<<8|int(sum[1]))%buckets)
 }
 
-func (l *Locker) sessionKey(id fence.ID) string { return l.prefix + "/session/" + id.String() + ".json" }
+func (l *Locker) sessionKey(id fence.ID) string {
+	return l.prefix + "/session/" + id.String() + ".json"
+}
 
 func (b *bucket) search(name string) (int, bool) {
 	return slices.BinarySearchFunc(b.Held, name, func(e entry, name string) int {

@@ -9,4 +9,9 @@ require (
 	github.com/google/uuid v1.6.0
 )
 
-require golang.org/x/sys v0.49.0 // indirect
+require (
+	go.uber.org/multierr v1.11.0 // indirect
+	go.uber.org/zap v1.28.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)

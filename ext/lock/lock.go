@@ -209,5 +209,3 @@ func (l *Locker) take(ctx context.Context, name string, b *bucket, share uint64)
 	}
 	return k, nil
 }
-
-

@@ -36,6 +36,7 @@ type Locker struct {
 	mu      sync.Mutex // never held across a request
 	session *session   // the one for new locks, or nil
 	closed  bool
+	sweeps  bool
 	swept   clock.Instant
 }
 

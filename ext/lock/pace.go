@@ -34,7 +34,7 @@ type pace struct {
 
 const (
 	// perMinute is how many reads a waiter makes for long, and burst how many more in a row. Together they are 150.
-	perMinute, burst = 118, 30
+	perMinute, burst = 75, 75
 	quickest         = 60 * time.Millisecond
 	slowest          = 2 * time.Second
 )
@@ -59,17 +59,20 @@ func (w *waiter) spend() {
 }
 
 // near reports whether it is about this waiter's turn.
-func (p *pace) near() bool { return p.age*8 >= p.share*7 }
+func (p *pace) near() bool { return p.age*64 >= p.share*7 }
 
 // defers reports whether to leave a free name to those who came earlier.
-func (p *pace) defers() bool { return p.share >= 2 && !p.near() && !p.stale }
+func (p *pace) defers() bool { return p.share >= 4 && !p.near() && !p.stale }
 
 // nextShare is what the bucket says when this waiter has won.
 func (p *pace) nextShare(b *bucket) uint64 {
 	if p.stale && !p.near() {
 		return b.Share / 2 // nobody of those is left
 	}
-	return (b.Share*7 + p.age + 4) / 8
+	if now := 8 * p.age; now > b.Share {
+		return b.Share + (now-b.Share+3)/4 // learn soon that many wait
+	}
+	return b.Share - b.Share/8 + p.age
 }
 
 // pause waits until the next read.
@@ -84,12 +87,15 @@ func (w *waiter) pause(ctx context.Context, err error) error {
 	case !w.near():
 		// Half of the time until this waiter is near.
 		each := w.elapsed / time.Duration(max(w.age, 1))
-		d = min(max(time.Duration(w.share*7/8-w.age)*each/2, quickest), slowest)
+		d = min(max(time.Duration(w.share*7/64-w.age)*each/2, quickest), slowest)
+	}
+	if w.near() && w.age*16 >= w.share*3 {
+		d /= 3 // overdue by half
 	}
 	if w.budget < 0 {
 		d = max(d, time.Duration(-w.budget/perMinute*float64(time.Minute)))
 	}
-	if w.next > 0 && w.budget >= 0 {
+	if w.session != (fence.ID{}) && !w.free && w.budget >= 0 {
 		d = min(d, max(w.watch.next.Sub(w.now()), time.Millisecond))
 	}
 	return w.l.pause(ctx, d*4/3)

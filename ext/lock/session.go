@@ -268,9 +268,9 @@ func (s *session) remove(version store.Version) {
 func (l *Locker) sweep() {
 	l.mu.Lock()
 	now := l.opts.Clock.Now()
-	due := l.swept == 0 || now >= l.swept.Add(sweepAfter)
+	due := !l.sweeps || now >= l.swept.Add(sweepAfter)
 	if due {
-		l.swept = now
+		l.sweeps, l.swept = true, now
 	}
 	l.mu.Unlock()
 	if !due {

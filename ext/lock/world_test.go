@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/lock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -43,14 +44,23 @@ type process struct {
 	w     *world
 	name  string
 	st    *faultstore.Store
-	clock *clock.Suspendable
+	clock *fixture.Freezable
 }
 
 func (w *world) process(name string) *process {
 	w.Helper()
-	p := &process{w: w, name: name, st: w.faulty.Client(name), clock: &clock.Suspendable{}}
+	return w.processOn(name, nil)
+}
+
+// processOn is a process with a clock that the test moves.
+func (w *world) processOn(name string, c clock.Clock) *process {
+	w.Helper()
+	p := &process{w: w, name: name, st: w.faulty.Client(name), clock: &fixture.Freezable{}}
+	if c == nil {
+		c = p.clock
+	}
 	var err error
-	if p.Locker, err = lock.New(p.st, "locks", &lock.Options{Identity: name, Clock: p.clock}); err != nil {
+	if p.Locker, err = lock.New(p.st, "locks", &lock.Options{Identity: name, Clock: c}); err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(p.close)
@@ -62,6 +72,13 @@ func (p *process) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_ = p.Close(ctx)
+}
+
+// freeze stops a process, with its clock if stops is true, until the function that it returns is called.
+func (p *process) freeze(stops bool) (thaw func()) {
+	p.clock.Freeze(stops)
+	resume := p.st.Pause()
+	return func() { p.clock.Thaw(); resume() }
 }
 
 // acquire acquires a name within a minute, or fails the test.
@@ -122,4 +139,22 @@ func (w *world) objects(prefix string) (n int) {
 		n++
 	}
 	return n
+}
+
+// sameBucketNot is a name in another object.
+func sameBucketNot(t *testing.T, name string) string {
+	t.Helper()
+	if other := name + "-2"; lock.BucketKey(other) != lock.BucketKey(name) {
+		return other
+	}
+	return name + "-3"
+}
+
+// sweep deletes the objects of all sessions, as a process does after a day.
+func (w *world) sweep() {
+	for info, err := range w.mem.List(w.Context(), "locks/session/", nil) {
+		if err != nil || w.mem.Delete(w.Context(), info.Key) != nil {
+			w.Fatal(err)
+		}
+	}
 }

@@ -1,0 +1,182 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/ext/lock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// guard:lock-lapse. Without the whole wait: B reads a session that A is about to renew, and takes A's name a moment later,
+// while A works on.
+//
+// guard:lock-depose. See TestClockStoodStill: without this, nothing tells A.
+func TestCrash(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, 20 * time.Second} { // before and after the first heartbeat
+		inWorld(t, faultstore.Options{Hook: slow}, func(w *world) {
+			a, b := w.process("a"), w.process("b")
+			k := a.acquire("invoices")
+			time.Sleep(after)
+			a.st.Crash()
+			crashed := time.Now()
+			next := b.acquire("invoices")
+			took := time.Since(crashed)
+			if next.Token().Epoch() <= k.Token().Epoch() {
+				t.Errorf("token %v after %v", next.Token(), k.Token())
+			}
+			if !errors.Is(context.Cause(k.Context()), lock.ErrExpired) {
+				t.Errorf("b has the name, and a's context has the cause %v", context.Cause(k.Context()))
+			}
+			if took < validity/2 || took > validity+2*time.Second {
+				t.Errorf("a crash after %v was noticed after %v", after, took)
+			}
+			if n := w.objects("locks/session/"); n != 1 {
+				t.Errorf("%d sessions have an object", n)
+			}
+		})
+	}
+}
+
+// Programs that a scheduler starts never wait. They free a crashed holder's name all the same.
+func TestCrashBeforeTry(t *testing.T) {
+	inWorld(t, faultstore.Options{Hook: slow}, func(w *world) {
+		a := w.process("a")
+		a.acquire("invoices")
+		a.st.Crash()
+		for minute := range 3 {
+			time.Sleep(time.Minute)
+			p := w.process(name(minute))
+			_, err := p.TryAcquire(w.Context(), "invoices")
+			switch {
+			case minute == 0 && !errors.Is(err, lock.ErrHeld): // who looks first leaves a placeholder
+				t.Errorf("the first: %v", err)
+			case minute == 1 && err != nil:
+				t.Errorf("the second: %v", err)
+			}
+			p.close()
+		}
+	})
+}
+
+// guard:lock-rate. Without the margin: A's clock runs 5 % too slow and B's 5 % too fast. B takes A's name before A's deadline.
+//
+// guard:lock-check. Without the comparison: the machine was suspended for an hour, its timers have not fired yet, and
+// Check says that the lock is held.
+func TestSuspended(t *testing.T) {
+	inWorld(t, faultstore.Options{Hook: slow}, func(w *world) {
+		sleeps := &clock.Suspendable{}
+		a, b := w.processOn("a", sleeps), w.process("b")
+		k := a.acquire("invoices")
+		sleeps.Suspend(time.Hour)
+		if err := k.Check(0); !errors.Is(err, lock.ErrExpired) || k.Held() != 0 {
+			t.Errorf("Check right after a suspend: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if !errors.Is(context.Cause(k.Context()), lock.ErrExpired) {
+			t.Errorf("the context's cause is %v", context.Cause(k.Context()))
+		}
+		next := b.acquire("invoices")
+		if err := k.Release(w.Context()); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("a late release: %v", err)
+		}
+		if err := next.Check(0); err != nil {
+			t.Errorf("the release of a lost lock frees another's: %v", err)
+		}
+	})
+}
+
+// guard:lock-verify. Without the reads: A's machine stood still for two days, with its clock, right after A acquired the
+// name. B took the name, and what said so was swept. A's first heartbeat creates its session anew, and A works beside
+// B for as long as it lives.
+//
+// guard:lock-depose. Without the swap: A's machine stood still, with its clock, B took its name, and A goes on sending
+// heartbeats that are applied.
+func TestClockStoodStill(t *testing.T) {
+	for _, c := range []struct {
+		when  time.Duration // after the acquisition
+		swept bool
+	}{{time.Second, false}, {time.Second, true}, {10 * time.Second, false}, {10 * time.Second, true}} {
+		inWorld(t, faultstore.Options{Hook: slow}, func(w *world) {
+			a, b := w.process("a"), w.process("b")
+			k := a.acquire("invoices")
+			time.Sleep(c.when)
+			thaw := a.freeze(true)
+			next := b.acquire("invoices")
+			if c.swept {
+				w.sweep()
+			}
+			thaw()
+			time.Sleep(validity)
+			if err := k.Check(0); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("frozen after %v, swept %v: a still believes that it holds the name: %v", c.when, c.swept, err)
+			}
+			var gate fence.Gate
+			write := func(k *lock.Lock) error {
+				return gate.Do(w.Context(), k.Token().Epoch(), func() error { return nil })
+			}
+			if err := write(next); err != nil {
+				t.Error(err)
+			}
+			if err := write(k); !errors.Is(err, fence.ErrFenced) {
+				t.Errorf("the lower token: %v", err)
+			}
+		})
+	}
+}
+
+// guard:lock-undo. Without the write: the request of a caller that gave up lands later. The name is then held by a process
+// that does not know of it, for as long as that lives.
+func TestGivenUp(t *testing.T) {
+	inWorld(t, faultstore.Options{}, func(w *world) {
+		a, b := w.process("a"), w.process("b")
+		kept := a.acquire(sameBucketNot(t, "invoices")) // keeps a's session alive
+		for round := range 3 {
+			w.faulty.SetHook(faultstore.Script(faultstore.Rule{
+				Kind: faultstore.Put, Prefix: lock.BucketKey("invoices"), Client: "a", Times: 1,
+				Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{After: 20 * time.Second}},
+			}))
+			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+			_, err := a.Acquire(ctx, "invoices")
+			cancel()
+			if !errors.Is(err, store.ErrUnknown) && !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			time.Sleep(time.Minute)
+			w.faulty.Land(w.Context())
+			k, err := b.TryAcquire(w.Context(), "invoices")
+			if err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			b.release(k)
+		}
+		if err := kept.Check(0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A release whose answer is lost frees the name, and a store that is away frees it when it is back.
+func TestReleaseWithFaults(t *testing.T) {
+	inWorld(t, faultstore.Options{}, func(w *world) {
+		a, b := w.process("a"), w.process("b")
+		k := a.acquire("invoices")
+		down := faultstore.Rule{Client: "a", Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}}
+		w.faulty.SetHook(faultstore.Script(down))
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if err := k.Release(ctx); !errors.Is(err, lock.ErrNotReleased) {
+			t.Errorf("Release without a store: %v", err)
+		}
+		w.faulty.SetHook(nil)
+		b.release(b.acquire("invoices"))
+		k = a.acquire("invoices")
+		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Fault: faultstore.Fault{Err: faultstore.ErrReset}}))
+		a.release(k)
+	})
+}
