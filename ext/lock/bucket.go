@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
@@ -68,15 +69,7 @@ func (l *Locker) sessionKey(id fence.ID) string {
 }
 
 func (b *bucket) search(name string) (int, bool) {
-	return slices.BinarySearchFunc(b.Held, name, func(e entry, name string) int {
-		switch {
-		case e.Name < name:
-			return -1
-		case e.Name > name:
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(b.Held, name, func(e entry, name string) int { return strings.Compare(e.Name, name) })
 }
 
 // find returns the entry of a name, or nil if nobody holds it.
@@ -85,6 +78,12 @@ func (b *bucket) find(name string) *entry {
 		return &b.Held[i]
 	}
 	return nil
+}
+
+// has reports whether the bucket has the entry of a lock.
+func (b *bucket) has(k *Lock) bool {
+	e := b.find(k.name)
+	return e != nil && e.Session == k.session.id && e.Token == k.token.Epoch()
 }
 
 // with returns the bucket in which e holds its name.

@@ -7,11 +7,11 @@ replace github.com/fencepost/fencepost => ../..
 require (
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
 	github.com/google/uuid v1.6.0
+	golang.org/x/sync v0.24.0
 )
 
 require (
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.28.0 // indirect
-	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )

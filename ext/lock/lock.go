@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
@@ -18,11 +19,11 @@ type Lock struct {
 	token   fence.Token
 	after   *bucket // that its acquisition has written
 
-	ctx     context.Context //nolint:containedctx // the caller's work runs under it, and no request
-	cancel  context.CancelCauseFunc
-	release chan struct{} // has one token until Release takes it
-	free    chan struct{} // closed when the release is done
-	err     error         // of the release
+	ctx    context.Context //nolint:containedctx // the caller's work runs under it, and no request
+	cancel context.CancelCauseFunc
+	once   sync.Once
+	free   chan struct{} // closed when the release is done
+	err    error         // of the release
 }
 
 // Name is the name that is held.
@@ -49,19 +50,24 @@ func (k *Lock) lose(why, err error) {
 // the time that this takes. It counts time in which the machine was suspended, and sends no request. Errors: the cause of
 // [Lock.Context] if the lock is lost; [ErrShort] if less time is left. More than 9/10 of the validity never is.
 func (k *Lock) Check(need time.Duration) error {
-	left := k.Held()
-	switch {
-	case k.ctx.Err() != nil:
+	if k.ctx.Err() != nil {
 		return context.Cause(k.ctx)
-	case left <= 0:
-		// guard:lock-check. Check compares with the deadline itself, because a timer may be late after a suspend.
-		//
-		//mutant:replace return ErrExpired => return nil
+	}
+	// guard:lock-check. Check compares with the deadline itself, because a timer may be late after a suspend.
+	//
+	//mutant:replace left <= 0 => false
+	if left := k.left(); left <= 0 {
 		return ErrExpired
-	case left < need:
+	} else if left < need {
 		return fmt.Errorf("%w: %v is left, and %v is needed", ErrShort, left, need)
 	}
 	return nil
+}
+
+func (k *Lock) left() time.Duration {
+	k.l.mu.Lock()
+	defer k.l.mu.Unlock()
+	return k.session.deadline.Sub(k.l.opts.Clock.Now())
 }
 
 // Held is how long nobody else can hold the name, if no further heartbeat is applied; 0 once the lock is lost or
@@ -70,12 +76,7 @@ func (k *Lock) Held() time.Duration {
 	if k.ctx.Err() != nil {
 		return 0
 	}
-	k.l.mu.Lock()
-	defer k.l.mu.Unlock()
-	if k.session.over != nil {
-		return 0
-	}
-	return max(0, k.session.deadline.Sub(k.l.opts.Clock.Now()))
+	return max(0, k.left())
 }
 
 // Release frees the name for others at once. Call it when the work has ended, and also if the lock was lost: it cancels
@@ -85,13 +86,11 @@ func (k *Lock) Held() time.Duration {
 // somebody else or lapses; [ErrNotReleased], with ctx's cause, if ctx ends before the outcome is known. It may be called
 // many times, and then waits for the first call.
 func (k *Lock) Release(ctx context.Context) error {
-	select {
-	case <-k.release:
+	k.once.Do(func() {
 		lost := context.Cause(k.ctx)
-		k.cancel(ErrReleased)
-		k.l.spawn(func(ctx context.Context) {
+		if k.cancel(ErrReleased); !k.l.spawn(func(ctx context.Context) {
 			defer close(k.free)
-			removed, err := k.l.drop(ctx, k.session, k.name, k.token.Epoch(), k.after)
+			removed, err := k.l.drop(ctx, k, k.after)
 			k.l.mu.Lock()
 			delete(k.session.locks, k)
 			k.l.mu.Unlock()
@@ -103,9 +102,11 @@ func (k *Lock) Release(ctx context.Context) error {
 			case !removed:
 				k.err = fmt.Errorf("%w: somebody else had taken %q", ErrDeposed, k.name)
 			}
-		})
-	default:
-	}
+		}) {
+			k.err = ErrClosed
+			close(k.free)
+		}
+	})
 	select {
 	case <-k.free:
 		return k.err
@@ -114,58 +115,35 @@ func (k *Lock) Release(ctx context.Context) error {
 	}
 }
 
-// drop removes an entry from its bucket, if it is there, and makes sure that it cannot appear later. It tries until the
-// session is over. At first is what the bucket is if nobody has written it since the acquisition; if that was not
+// drop removes the entry of a lock from its bucket, if it is there, and makes sure that it cannot appear later. It tries
+// until the session is over. At first is what the bucket is if nobody has written it since the acquisition; if that was not
 // answered, it is what the acquisition meant to replace.
-func (l *Locker) drop(ctx context.Context, s *session, name string, token fence.Epoch, first *bucket) (removed bool, err error) {
-	key := l.bucketKey(name)
-	b := first
-	for pause := l.opts.Validity / 256; ; pause = min(2*pause, l.opts.renew()) {
-		e := b.find(name)
-		mine := e != nil && e.Session == s.id && e.Token == token
-		next := b
-		switch {
-		case mine:
-			next = b.without(name)
-		case b.version != first.version:
-			return removed, nil
-		default:
+func (l *Locker) drop(ctx context.Context, k *Lock, first *bucket) (removed bool, err error) {
+	key := l.bucketKey(k.name)
+	for b, pause := first, l.opts.Validity/256; ; pause = min(2*pause, l.opts.renew()) {
+		if b != nil {
+			mine := b.has(k)
 			// guard:lock-undo. Who gives up an acquisition of unknown outcome replaces the version that it meant to
 			// replace.
 			//
-			//mutant:replace next = &bucket{Token: b.Token, Share: b.Share, Held: b.Held} => return removed, nil
-			next = &bucket{Token: b.Token, Share: b.Share, Held: b.Held}
+			//mutant:replace b.version != first.version => true
+			if !mine && b.version != first.version {
+				return false, nil
+			}
+			if err = l.write(ctx, key, b, b.without(k.name)); err == nil {
+				return mine, nil
+			}
 		}
-		if err = l.write(ctx, key, b, next); err == nil {
-			return mine, nil
-		}
-		over := s.isOver()
-		if !errors.Is(err, store.ErrPrecondition) && over {
+		if err != nil && !errors.Is(err, store.ErrPrecondition) && (k.session.isOver() || final(err)) {
 			return false, err
 		}
 		if err := l.pause(ctx, pause); err != nil {
 			return false, err
 		}
-		for {
-			var found *bucket
-			if found, err = l.read(ctx, key); err == nil {
-				b = found
-				break
-			}
-			if s.isOver() || errors.Is(err, fence.ErrCorrupt) || errors.Is(err, fence.ErrFormat) {
-				return false, err
-			}
-			if err := l.pause(ctx, pause); err != nil {
-				return false, err
-			}
+		if b, err = l.read(ctx, key); err != nil {
+			b = nil
 		}
 	}
-}
-
-func (s *session) isOver() bool {
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	return s.over != nil
 }
 
 // take writes an entry for a name into the bucket b. It returns no lock and no error if somebody else was faster, or if
@@ -176,36 +154,26 @@ func (l *Locker) take(ctx context.Context, name string, b *bucket, share uint64)
 		return nil, err
 	}
 	defer s.leave()
-	// A token is one more than the last one of the bucket: see guard lock-token.
-	token := b.Token + 1
-	next := b.with(entry{
-		Name: name, Token: token, Session: s.id, Holder: l.opts.Identity, ValidityMS: l.opts.Validity.Milliseconds(),
+	k := &Lock{l: l, session: s, name: name, token: fence.NewToken(b.Token + 1), free: make(chan struct{})}
+	k.after = b.with(entry{
+		Name: name, Token: k.token.Epoch(), Session: s.id, Holder: l.opts.Identity, ValidityMS: l.opts.Validity.Milliseconds(),
 		Since: l.opts.Clock.Wall().UTC(),
 	})
-	next.Share = share
-	err = l.write(ctx, l.bucketKey(name), b, next)
-	switch store.OutcomeOf(err) {
-	case store.Applied:
-	case store.Refused:
-		return nil, nil //nolint:nilnil // see above
-	case store.Rejected:
-		return nil, err
-	default:
-		if !errors.Is(err, fence.ErrLimit) {
-			l.spawn(func(ctx context.Context) { _, _ = l.drop(ctx, s, name, token, b) })
-		}
-		return nil, err
-	}
-	k := &Lock{
-		l: l, session: s, name: name, token: fence.NewToken(token), after: next,
-		release: make(chan struct{}, 1), free: make(chan struct{}),
-	}
-	k.release <- struct{}{}
+	k.after.Share = share
 	k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	if !s.hold(k) {
-		k.cancel(ErrExpired)
-		l.spawn(func(ctx context.Context) { _, _ = l.drop(ctx, s, name, token, next) })
-		return nil, nil //nolint:nilnil // see above
+	err = l.write(ctx, l.bucketKey(name), b, k.after)
+	if err == nil && s.hold(k) {
+		return k, nil
 	}
-	return k, nil
+	k.cancel(ErrExpired)
+	switch outcome := store.OutcomeOf(err); {
+	case outcome == store.Refused:
+		return nil, nil //nolint:nilnil // see above
+	case outcome == store.Applied: // too late
+		b = k.after
+	case outcome == store.Rejected, errors.Is(err, fence.ErrLimit):
+		return nil, err
+	}
+	l.spawn(func(ctx context.Context) { _, _ = l.drop(ctx, k, b) })
+	return nil, err
 }

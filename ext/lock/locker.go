@@ -28,10 +28,7 @@ type Locker struct {
 
 	ctx    context.Context //nolint:containedctx // of what goes on in the background; it ends when Close gives up
 	cancel context.CancelCauseFunc
-
-	workMu  sync.Mutex
-	working int
-	rest    chan struct{} // closed when nothing works; nil if nobody waits for that
+	work   sync.WaitGroup // has one more until Close, so that nobody adds to none
 
 	mu      sync.Mutex // never held across a request
 	session *session   // the one for new locks, or nil
@@ -71,37 +68,18 @@ func New(st store.Store, prefix string, opts *Options) (*Locker, error) {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.work.Add(1)
 	return l, nil
 }
 
-// spawn runs f in the background. Close waits for it.
-func (l *Locker) spawn(f func(ctx context.Context)) {
-	l.workMu.Lock()
-	l.working++
-	l.workMu.Unlock()
-	go func() {
-		f(l.ctx)
-		l.workMu.Lock()
-		defer l.workMu.Unlock()
-		if l.working--; l.working == 0 && l.rest != nil {
-			close(l.rest)
-			l.rest = nil
-		}
-	}()
-}
-
-// idle returns a channel that is closed when nothing works in the background.
-func (l *Locker) idle() <-chan struct{} {
-	l.workMu.Lock()
-	defer l.workMu.Unlock()
-	if l.rest == nil {
-		l.rest = make(chan struct{})
-		if l.working == 0 {
-			defer func() { l.rest = nil }()
-			close(l.rest)
-		}
+// spawn runs f in the background, unless the Locker is closed. Close waits for it.
+func (l *Locker) spawn(f func(ctx context.Context)) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.work.Go(func() { f(l.ctx) })
 	}
-	return l.rest
+	return !l.closed
 }
 
 // Close ends the session of this process: locks that are still held are lost ([ErrClosed]), and lapse after the
@@ -109,22 +87,21 @@ func (l *Locker) idle() <-chan struct{} {
 // called twice.
 func (l *Locker) Close(ctx context.Context) error {
 	l.mu.Lock()
+	s, first := l.session, !l.closed
 	l.closed = true
-	s := l.session
 	l.mu.Unlock()
 	if s != nil && !s.idle() {
 		s.end(ErrClosed, nil)
 	}
-	done := l.idle()
-	defer l.cancel(ErrClosed)
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		l.cancel(ErrClosed)
-		<-done
+	if first {
+		l.work.Done()
+	}
+	stop := context.AfterFunc(ctx, func() { l.cancel(ErrClosed) })
+	l.work.Wait()
+	if !stop() {
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // read reads a bucket. Without an object it is empty, and has no version.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
@@ -26,14 +24,15 @@ type session struct {
 	l  *Locker
 	id fence.ID
 
+	ctx    context.Context //nolint:containedctx // of its heartbeats; it ends when the session is over
+	cancel context.CancelCauseFunc
+
 	// The rest is guarded by l.mu.
 	deadline clock.Instant
 	timer    clock.Timer
-	over     error
 	failed   error // the last heartbeat's error
 	locks    map[*Lock]bool
-	entering int           // acquisitions under way
-	ended    chan struct{} // closed when it is over
+	entering int // acquisitions under way
 }
 
 // enter returns the session for a new lock. The caller calls leave.
@@ -52,11 +51,11 @@ func (l *Locker) enter() (*session, error) {
 		s.entering++
 		return s, nil
 	}
-	s := &session{l: l, deadline: now.Add(l.opts.lease()), locks: map[*Lock]bool{}, ended: make(chan struct{}), entering: 1}
-	s.id = fence.ID(uuid.New())
+	s := &session{l: l, id: fence.ID(uuid.New()), deadline: now.Add(l.opts.lease()), locks: map[*Lock]bool{}, entering: 1}
+	s.ctx, s.cancel = context.WithCancelCause(l.ctx)
 	s.timer = l.opts.Clock.AfterFunc(l.opts.lease(), s.expire)
 	l.session = s
-	l.spawn(s.live)
+	l.work.Go(s.live)
 	return s, nil
 }
 
@@ -70,11 +69,11 @@ func (s *session) leave() {
 //
 // guard:lock-final. What is answered after the deadline is worth nothing: neither an acquisition nor a heartbeat.
 //
-//mutant:replace s.over != nil || now >= s.deadline => false
+//mutant:replace s.isOver() || now >= s.deadline => false
 func (s *session) hold(k *Lock) bool {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
-	if now := s.l.opts.Clock.Now(); s.over != nil || now >= s.deadline {
+	if now := s.l.opts.Clock.Now(); s.isOver() || now >= s.deadline {
 		return false
 	}
 	s.locks[k] = true
@@ -85,7 +84,7 @@ func (s *session) hold(k *Lock) bool {
 func (s *session) expire() {
 	s.l.mu.Lock()
 	left := s.deadline.Sub(s.l.opts.Clock.Now())
-	if left > 0 && s.over == nil {
+	if left > 0 && !s.isOver() {
 		s.timer = s.l.opts.Clock.AfterFunc(left, s.expire)
 	}
 	failed := s.failed
@@ -95,19 +94,19 @@ func (s *session) expire() {
 	}
 }
 
+func (s *session) isOver() bool { return s.ctx.Err() != nil }
+
 // end ends the session and loses its locks.
 func (s *session) end(why, err error) {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
-	if s.over != nil {
+	if s.isOver() {
 		return
 	}
-	s.over = why
-	if s.l.session == s {
+	if s.cancel(why); s.l.session == s {
 		s.l.session = nil
 	}
 	s.timer.Stop()
-	close(s.ended)
 	for k := range s.locks {
 		k.lose(why, err)
 	}
@@ -118,7 +117,7 @@ func (s *session) idle() bool {
 	s.l.mu.Lock()
 	empty := len(s.locks) == 0 && s.entering == 0
 	if empty && s.l.session == s {
-		s.l.session = nil
+		s.l.session = nil // so that nobody enters
 	}
 	s.l.mu.Unlock()
 	if empty {
@@ -128,10 +127,8 @@ func (s *session) idle() bool {
 }
 
 // live sends heartbeats until the session is over.
-func (s *session) live(ctx context.Context) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer s.await(cancel)()
+func (s *session) live() {
+	ctx := s.ctx
 	var version store.Version
 	verified := false
 	for pause := s.l.opts.renew(); ; {
@@ -150,7 +147,7 @@ func (s *session) live(ctx context.Context) {
 			if !verified {
 				err = s.verify(ctx)
 				verified = err == nil
-				s.l.sweep()
+				s.l.spawn(s.l.sweep)
 			}
 		}
 		s.note(sent, err)
@@ -165,20 +162,6 @@ func (s *session) live(ctx context.Context) {
 	}
 }
 
-// await cancels a context when the session is over.
-func (s *session) await(cancel context.CancelCauseFunc) (stop func()) {
-	stopped := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		select {
-		case <-s.ended:
-			cancel(ErrLost)
-		case <-stopped:
-		}
-	})
-	return func() { close(stopped); wg.Wait() }
-}
-
 // note counts a heartbeat.
 func (s *session) note(sent clock.Instant, err error) {
 	s.l.mu.Lock()
@@ -187,7 +170,7 @@ func (s *session) note(sent clock.Instant, err error) {
 	// guard:lock-sent. A deadline counts from before the heartbeat was sent.
 	//
 	//mutant:replace sent.Add(s.l.opts.lease()) => s.l.opts.Clock.Now().Add(s.l.opts.lease())
-	if s.over == nil && err == nil && s.l.opts.Clock.Now() < s.deadline {
+	if !s.isOver() && err == nil && s.l.opts.Clock.Now() < s.deadline {
 		s.deadline = sent.Add(s.l.opts.lease())
 	}
 }
@@ -204,14 +187,14 @@ func (s *session) beat(ctx context.Context, version store.Version) (store.Versio
 		return info.Version, err
 	}
 	// Somebody who waits was faster and has put a placeholder.
-	doc, version, err := s.l.readSession(ctx, s.id)
+	doc, info, err := s.l.readSession(ctx, s.id)
 	switch {
 	case err != nil:
 		return "", err
 	case doc != nil && doc.Expired:
 		return "", fmt.Errorf("%w: %s has expired it", store.ErrPrecondition, doc.By)
 	}
-	info, err = s.l.put(ctx, key, body, version)
+	info, err = s.l.put(ctx, key, body, info.Version)
 	return info.Version, err
 }
 
@@ -223,49 +206,34 @@ func (s *session) verify(ctx context.Context) error {
 		held[s.l.bucketKey(k.name)] = append(held[s.l.bucketKey(k.name)], k)
 	}
 	s.l.mu.Unlock()
-	var failed atomic.Pointer[error]
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, 64)
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(64)
 	for key, locks := range held {
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
+		reads.Go(func() error {
 			b, err := s.l.read(ctx, key)
 			if err != nil {
-				failed.Store(&err)
-				return
+				return err
 			}
 			for _, k := range locks {
-				if e := b.find(k.name); e == nil || e.Session != s.id || e.Token != k.token.Epoch() {
+				if !b.has(k) {
 					k.lose(ErrDeposed, nil)
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
-	}
-	return nil
+	return reads.Wait()
 }
 
 // remove deletes the object of a session that has ended without locks. What others have expired stays for a day.
 func (s *session) remove(version store.Version) {
-	s.l.mu.Lock()
-	idle := errors.Is(s.over, ErrReleased)
-	s.l.mu.Unlock()
-	if !idle || version == "" {
-		return
+	if errors.Is(context.Cause(s.ctx), ErrReleased) && version != "" {
+		_ = store.DeleteAll(s.l.ctx, s.l.st, []string{s.l.sessionKey(s.id)}, s.l.settle)
 	}
-	s.l.spawn(func(ctx context.Context) {
-		ctx, cancel := clock.WithTimeout(ctx, s.l.opts.Clock, s.l.opts.Validity, ErrLost)
-		defer cancel()
-		_ = store.DeleteAll(ctx, s.l.st, []string{s.l.sessionKey(s.id)}, s.l.settle)
-	})
 }
 
 // sweep deletes old objects of sessions, once a day.
-func (l *Locker) sweep() {
+func (l *Locker) sweep(ctx context.Context) {
 	l.mu.Lock()
 	now := l.opts.Clock.Now()
 	due := !l.sweeps || now >= l.swept.Add(sweepAfter)
@@ -276,26 +244,20 @@ func (l *Locker) sweep() {
 	if !due {
 		return
 	}
-	l.spawn(func(ctx context.Context) {
-		var old []string
-		for info, err := range store.ListAll(ctx, l.st, l.prefix+"/session/", nil, l.settle) {
-			if err != nil {
-				return
-			}
-			// guard:lock-sweep. The object of a session is deleted only when nobody has written it for a day, by the
-			// store's clock.
-			//
-			//mutant:replace age > sweepAfter => age >= 0
-			if age, known := info.Age(); known && age > sweepAfter {
-				old = append(old, info.Key)
-			}
+	var old []string
+	for info, err := range store.ListAll(ctx, l.st, l.prefix+"/session/", nil, l.settle) {
+		if err != nil {
+			return
 		}
-		for keys := range slices.Chunk(old, 1000) {
-			if store.DeleteAll(ctx, l.st, keys, l.settle) != nil {
-				return
-			}
+		// guard:lock-sweep. The object of a session is deleted only when nobody has written it for a day, by the
+		// store's clock.
+		//
+		//mutant:replace age > sweepAfter => age >= 0
+		if age, known := info.Age(); known && age > sweepAfter {
+			old = append(old, info.Key)
 		}
-	})
+	}
+	_ = store.DeleteAll(ctx, l.st, old, l.settle)
 }
 
 func encodeSession(key string, doc sessionDoc) ([]byte, error) {
@@ -305,24 +267,15 @@ func encodeSession(key string, doc sessionDoc) ([]byte, error) {
 
 // readSession reads the object of a session. The document is nil if it is none that a lock writes: then it lapses like
 // any other.
-func (l *Locker) readSession(ctx context.Context, id fence.ID) (*sessionDoc, store.Version, error) {
-	doc, info, err := l.lookSession(ctx, id)
-	return doc, info.Version, err
-}
-
-func (l *Locker) lookSession(ctx context.Context, id fence.ID) (*sessionDoc, store.Info, error) {
+func (l *Locker) readSession(ctx context.Context, id fence.ID) (*sessionDoc, store.Info, error) {
 	key := l.sessionKey(id)
 	body, info, err := store.Read(ctx, l.st, key, &store.ReadOptions{Limit: maxSession, Settle: l.settle})
 	if err != nil {
 		return nil, info, err
 	}
 	var doc sessionDoc
-	err = document.Decode(key, body, &doc)
-	switch {
-	case errors.Is(err, fence.ErrCorrupt):
+	if err = document.Decode(key, body, &doc); errors.Is(err, fence.ErrCorrupt) {
 		return nil, info, nil
-	case err != nil:
-		return nil, info, fmt.Errorf("lock: %w", err)
 	}
-	return &doc, info, nil
+	return &doc, info, err
 }
