@@ -1,6 +1,7 @@
 package main
 
 import (
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,7 @@ func TestFilesForms(t *testing.T) {
 	if got := must(t, "", "files", "--format", "urls", url); !strings.HasPrefix(got, "file:///") || !strings.Contains(got, "it%27s%20a%20log/"+keys[0]+"\n") && !strings.Contains(got, "it's%20a%20log/"+keys[0]+"\n") {
 		t.Errorf("urls: %q", got)
 	}
-	quoted := strings.ReplaceAll("read_parquet(['"+paths[0]+"',\n'"+paths[1]+"'])\n", "it's", "it''s")
+	quoted := strings.ReplaceAll("read_parquet(['"+paths[0]+"',\n'"+paths[1]+"'], hive_partitioning=false)\n", "it's", "it''s")
 	if got := must(t, "", "files", "--format", "duckdb", url); got != quoted {
 		t.Errorf("duckdb: %s, want %s", got, quoted)
 	}
@@ -50,6 +51,20 @@ func TestFilesForms(t *testing.T) {
 	}
 	if r := run(t, "", "files", "--format", "duckdb", empty); r.status != 1 || !strings.Contains(r.err, "has no files") {
 		t.Errorf("%d, %s", r.status, r.err)
+	}
+}
+
+// TestFilesOfOddFolder: DuckDB takes neither the name of a folder for a column nor its characters for a pattern.
+func TestFilesOfOddFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "day=z", "[ab]*?")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	url := "file://" + (&neturl.URL{Path: dir}).EscapedPath()
+	table(t, newLog(t, url))
+	got := must(t, "", "files", "--format", "duckdb", url)
+	if !strings.Contains(got, "/day=z/[[]ab][*][?]/file/") || !strings.HasSuffix(got, "], hive_partitioning=false)\n") {
+		t.Errorf("%s", got)
 	}
 }
 

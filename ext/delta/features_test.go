@@ -241,6 +241,37 @@ func TestPartitions(t *testing.T) {
 	})
 }
 
+// A partition value under a name that is no column's would be null for engines.
+//
+// guard:delta-partition-name. Without this check: the table is partitioned by day; a program that was
+// changed writes Day; the version that adds its files is created with null in day; each query for a
+// day leaves these rows out, and nobody is told.
+func TestMisnamedPartition(t *testing.T) {
+	for _, c := range []struct {
+		meta map[string]string
+		want string // of the error
+	}{
+		{map[string]string{"day": "2026-11-23", "least": "a"}, ""},
+		{map[string]string{"day": "", "least": "a"}, ""},
+		{nil, ""},
+		{map[string]string{"Day": "2026-11-23"}, "the partition column is called day"},
+		{map[string]string{"Day": "2026-11-23", "day": ""}, ""},
+		{map[string]string{"date": "2026-11-23"}, "a value of date, which is no partition column"},
+	} {
+		inLake(t, func(t *testing.T, k *lake) {
+			p := k.publisher(nil, &delta.Options{Partition: []delta.Column{{Name: "day", Type: "date"}}})
+			k.raw(k.Body(k.rows(1)), c.meta)
+			r, err := p.Publish(t.Context())
+			switch {
+			case err != nil:
+				t.Errorf("%v: %v", c.meta, err)
+			case c.want == "" && r.Err() != nil, c.want != "" && (!errors.Is(r.Err(), delta.ErrSchema) || !strings.Contains(r.Err().Error(), c.want)):
+				t.Errorf("%v: %v, want %q", c.meta, r.Err(), c.want)
+			}
+		})
+	}
+}
+
 // fleet is some logs whose files lie below one root.
 func fleet(t *testing.T, n int) (root store.Store, sources []delta.Source, all []*writer.Writer) {
 	t.Helper()
@@ -522,6 +553,17 @@ func TestWriter(t *testing.T) {
 	})
 }
 
+// guard:delta-decimal-type. Without this check: the first publisher is given decimal(40,2) or decimal(0,0);
+// version 0 has a column of that type; no engine opens the table again, and its schema is for ever.
+func TestDecimalTypes(t *testing.T) {
+	for typ, good := range map[string]bool{"decimal(38,38)": true, "decimal(1,0)": true, "decimal(40,2)": false, "decimal(39,0)": false, "decimal(0,0)": false, "decimal(2,5)": false} {
+		o := delta.Options{Partition: []delta.Column{{Name: "a", Type: typ}}}
+		if err := o.Validate(); errors.Is(err, delta.ErrOptions) == good {
+			t.Errorf("%s: %v", typ, err)
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	for _, o := range []*delta.Options{
 		{Retention: time.Minute}, {Every: time.Microsecond}, {Every: math.MaxInt64}, {Settle: &store.SettleOptions{Reads: -1}},
@@ -562,9 +604,9 @@ func TestOptions(t *testing.T) {
 // they read the table.
 func TestPartitionValues(t *testing.T) {
 	for typ, c := range map[string]struct{ good, bad []string }{
-		"date":         {[]string{"2026-11-23", ""}, []string{"tomorrow", "2026-02-30"}},
+		"date":         {[]string{"2026-11-23", "", "0001-01-01"}, []string{"tomorrow", "2026-02-30", "0000-12-31"}},
 		"byte":         {[]string{"-128"}, []string{"128", "+1", "x"}},
-		"timestamp":    {[]string{"2026-11-23 10:00:00.5", "2026-11-23T10:00:00Z"}, []string{"2026-11-23", "2026-11-23 25:00:00"}},
+		"timestamp":    {[]string{"2026-11-23 10:00:00.5", "2026-11-23T10:00:00Z"}, []string{"2026-11-23", "2026-11-23 25:00:00", "0000-01-01 10:00:00"}},
 		"decimal(4,2)": {[]string{"-12.34"}, []string{"123.4", "1.234", "1e1"}},
 		"boolean":      {[]string{"true"}, []string{"1"}},
 		"double":       {[]string{"12.5", "-0.001", "0", "1E308", "1e+2", "-1.7976931348623157e308"}, []string{"NaN", "nan", "Infinity", "-Infinity", "inf", "1e999", "-1e999", "-0", "-0.0", "-1e-999", "1e", ".5", "5.", "+1", "0x1p4", "1_0", "1d", " 1"}},

@@ -31,12 +31,14 @@ func badValue(typ, v string) (want string) {
 			return fmt.Sprintf("an integer of %d bits", bits)
 		}
 	case typ == "date":
-		if _, err := time.Parse(time.DateOnly, v); err != nil {
-			return "2006-01-02"
+		// Python and others have no year 0.
+		if day, err := time.Parse(time.DateOnly, v); err != nil || day.Year() < 1 {
+			return "2006-01-02, from year 1 on"
 		}
 	case typ == "timestamp":
-		if _, err := time.Parse(time.DateTime, strings.TrimSuffix(strings.Replace(v, "T", " ", 1), "Z")); err != nil || !timeText.MatchString(v) {
-			return "2006-01-02 15:04:05.000000, or 2006-01-02T15:04:05.000000Z"
+		at, err := time.Parse(time.DateTime, strings.TrimSuffix(strings.Replace(v, "T", " ", 1), "Z"))
+		if err != nil || !timeText.MatchString(v) || at.Year() < 1 {
+			return "2006-01-02 15:04:05.000000, or 2006-01-02T15:04:05.000000Z, from year 1 on"
 		}
 	case typ == "boolean":
 		if v != "true" && v != "false" {
@@ -51,8 +53,7 @@ func badValue(typ, v string) (want string) {
 			return "a finite number like 12.5 or 1e-3, within the range of " + typ + ", and not -0"
 		}
 	case strings.HasPrefix(typ, "decimal("):
-		var digits, scale int
-		_, _ = fmt.Sscanf(typ, "decimal(%d,%d)", &digits, &scale)
+		digits, scale, _ := decimalOf(typ)
 		whole, part, _ := strings.Cut(strings.TrimPrefix(v, "-"), ".")
 		if !decimalText.MatchString(v) || len(strings.TrimLeft(whole, "0")) > digits-scale || len(part) > scale {
 			return "a " + typ
@@ -73,8 +74,38 @@ func partitioned(columns map[string]string, path string, f manifest.File) error 
 	if name, want := badPartition(columns, f.Meta); name != "" {
 		return fmt.Errorf("%w: %s has the value %q of the partition column %s, which is %s: "+removeIt+", and add it again with a value like %s in its Meta", ErrSchema, path, f.Meta[name], name, columns[name], want)
 	}
+	if what := misnamed(columns, f.Meta); what != "" {
+		return fmt.Errorf("%w: %s has %s: "+removeIt+", and add it again with that in its Meta", ErrSchema, path, what)
+	}
 	return nil
 }
+
+// misnamed returns what is wrong with the names of partition values, and what to do, or nothing. A value under a
+// name that is no column's would be lost, and be null for engines.
+//
+// guard:delta-partition-name. A file is published only if no partition value of it may stand under
+// another name.
+//
+//mutant:replace other != name && folded(other) == folded(name) => false
+func misnamed(columns, values map[string]string) string {
+	for _, name := range slices.Sorted(maps.Keys(columns)) {
+		if _, ok := values[name]; ok {
+			continue
+		}
+		for _, other := range slices.Sorted(maps.Keys(values)) {
+			if other != name && folded(other) == folded(name) {
+				return fmt.Sprintf("a value of %s, and the partition column is called %s: call it so", other, name)
+			}
+			if _, ok := columns[other]; !ok && other != replaces {
+				return fmt.Sprintf("a value of %s, which is no partition column, and none of %s, which is one: say %s too, \"\" for null", other, name, name)
+			}
+		}
+	}
+	return ""
+}
+
+// replaces is the entry of Meta that [manifest.File.SetReplaces] makes.
+const replaces = "replaces"
 
 // partitions returns the types of the columns by which the table is partitioned.
 func (m *metaData) partitions(s *schema) map[string]string {

@@ -223,8 +223,8 @@ func logical(t parquet.Type) format.LogicalTypeValue {
 // primitive returns the name of Delta's type, or what to do if there is none.
 func primitive(k parquet.Kind, meaning format.LogicalTypeValue) (name, why string) {
 	if d, ok := meaning.(*format.DecimalType); ok {
-		if d.Precision > 38 || d.Scale < 0 || d.Scale > d.Precision {
-			return "", "a decimal has at most 38 digits, and no more after the point than in all"
+		if !isDecimal(int(d.Precision), int(d.Scale)) {
+			return "", decimalWants
 		}
 		return fmt.Sprintf("decimal(%d,%d)", d.Precision, d.Scale), ""
 	}
@@ -294,7 +294,27 @@ func (c Column) validate() error {
 	if c.Type != "" && !primitives.MatchString(c.Type) {
 		return fmt.Errorf("%w: column %s: a partition cannot be of the type %q; use string, long, integer, date or timestamp", ErrOptions, c.Name, c.Type)
 	}
+	if digits, scale, ok := decimalOf(c.Type); ok && !isDecimal(digits, scale) {
+		return fmt.Errorf("%w: column %s: %s; %s", ErrOptions, c.Name, c.Type, decimalWants)
+	}
 	return nil
+}
+
+const decimalWants = "a decimal has 1 to 38 digits, and no more after the point than in all"
+
+// isDecimal reports whether engines take a decimal of so many digits, with scale of them after the point.
+//
+// guard:delta-decimal-type. A table has no decimal column of a precision or scale that no engine takes.
+//
+//mutant:replace digits >= 1 && digits <= 38 => digits >= 0
+func isDecimal(digits, scale int) bool {
+	return digits >= 1 && digits <= 38 && scale >= 0 && scale <= digits
+}
+
+// decimalOf returns the digits of a type of Delta, and how many are after the point. It reports false for another type.
+func decimalOf(typ string) (digits, scale int, ok bool) {
+	n, _ := fmt.Sscanf(typ, "decimal(%d,%d)", &digits, &scale)
+	return digits, scale, n == 2
 }
 
 // unpartitioned returns an error if a file has a column by which the table is partitioned.

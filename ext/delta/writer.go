@@ -218,6 +218,9 @@ func (f *fitting) takes(values map[string]string) error {
 	if name, want := badPartition(f.types, values); name != "" {
 		return fmt.Errorf("%w: the partition column %s is %s in the table, and the value is %q: let WriterOptions.Partition, or the values of WriteParquet, have one like %s", ErrSchema, name, f.types[name], values[name], want)
 	}
+	if what := misnamed(f.types, values); what != "" {
+		return fmt.Errorf("%w: WriterOptions.Partition, or the values of WriteParquet, give %s", ErrSchema, what)
+	}
 	return nil
 }
 

@@ -207,12 +207,15 @@ func filters() (all []filter) {
 	return all
 }
 
+// oddName is a folder that an engine could take for a value of the column p_n, and for a pattern. Polars 2.1.0 opens nothing below one with a ?.
+const oddName = "p_n=7/[ab]*"
+
 // TestTypes: each type, partitions and an added column are read by each engine as they were written. Filters
 // find the same rows, so the statistics of files are right.
 func TestTypes(t *testing.T) {
 	pythons := installed(t)
 	p := newPlace(t, "dir")
-	st, root := p.open(t, "types")
+	st, root := p.open(t, oddName)
 	if _, err := manifest.Init(t.Context(), st, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +264,7 @@ func TestTypes(t *testing.T) {
 			e := start(t, name, pythons[name], p.env)
 			polars := name == "polars"
 			var got []map[string]any
-			if err := e.ask(map[string]any{"do": "rows", "table": p.table("types")}, &got); err != nil {
+			if err := e.ask(map[string]any{"do": "rows", "table": p.table(oddName)}, &got); err != nil {
 				t.Fatal(err)
 			}
 			if len(got) != typedRows {
@@ -283,7 +286,7 @@ func TestTypes(t *testing.T) {
 			}
 			all := slices.DeleteFunc(filters(), func(f filter) bool { return polars && f.Polars == "" })
 			var found [][]int64
-			if err := e.ask(map[string]any{"do": "ids", "table": p.table("types"), "filters": all}, &found); err != nil {
+			if err := e.ask(map[string]any{"do": "ids", "table": p.table(oddName), "filters": all}, &found); err != nil {
 				t.Fatal(err)
 			}
 			for i, f := range all {

@@ -49,6 +49,10 @@ func (p place) path(key string) string {
 	return raw
 }
 
+// literal makes DuckDB take a name as it is: in a string, and where *, ? and [ are patterns. A folder called day=x is a
+// value of the column day for DuckDB too, so the call says that it is not.
+var literal = strings.NewReplacer("'", "''", "*", "[*]", "?", "[?]", "[", "[[]")
+
 // form is how files are printed.
 type form struct {
 	of                   func(p place, f manifest.File) string
@@ -65,8 +69,8 @@ var forms = map[string]form{
 	"paths": {of: func(p place, f manifest.File) string { return p.path(f.Key) }, between: "\n", last: "\n"},
 	"urls":  {of: func(p place, f manifest.File) string { return p.url(f.Key) }, between: "\n", last: "\n"},
 	"duckdb": {
-		of:    func(p place, f manifest.File) string { return "'" + strings.ReplaceAll(p.path(f.Key), "'", "''") + "'" },
-		first: "read_parquet([", between: ",\n", last: "])\n",
+		of:    func(p place, f manifest.File) string { return "'" + literal.Replace(p.path(f.Key)) + "'" },
+		first: "read_parquet([", between: ",\n", last: "], hive_partitioning=false)\n",
 		none: errors.New("the table has no files, and DuckDB reads no empty list"),
 	},
 }

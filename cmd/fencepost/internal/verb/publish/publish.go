@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -86,13 +87,16 @@ It needs the rights of a publisher.`,
 
 // columns reads day:date,region.
 func columns(list string) (all []delta.Column) {
-	for part := range strings.SplitSeq(list, ",") {
+	for _, part := range parts.FindAllString(list, -1) {
 		if name, of, _ := strings.Cut(strings.TrimSpace(part), ":"); name != "" {
 			all = append(all, delta.Column{Name: name, Type: of})
 		}
 	}
 	return all
 }
+
+// parts finds what stands between commas that are not in parentheses, as that of decimal(4,2) is.
+var parts = regexp.MustCompile(`([^,(]|\([^)]*\)?)+`)
 
 // publishing says what happens meanwhile.
 func publishing(k *kit.Kit, o *delta.Options, watch bool, fail func(error)) {
