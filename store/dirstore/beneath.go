@@ -77,7 +77,7 @@ func (s *Store) open(rel string, flag int) (fd int, err error) {
 		root := int(s.top.Fd())
 		if !s.walks {
 			err := again(func() error {
-				fd, err = openBeneath(root, rel, flag, 0o666)
+				fd, err = openBeneath(root, rel, flag, lockMode)
 				return err
 			})
 			if !errors.Is(err, unix.ELOOP) {
@@ -120,7 +120,7 @@ func walk(root int, rel string, flag int) (int, error) {
 			// guard:beneath-walk. Each directory is opened in the one above, and none is a link, where there is no openat2.
 			//
 			//mutant:replace how|unix.O_NOFOLLOW => how
-			fd, err = unix.Openat(dir, part, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
+			fd, err = unix.Openat(dir, part, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, lockMode)
 			return err
 		})
 		if err != nil {

@@ -82,9 +82,9 @@ func (c calls) rename(from *dir, old string, to *dir, name string) error {
 	})
 }
 
-func (c calls) mkdir(d *dir, name string) error {
+func (c calls) mkdir(d *dir, name string, mode uint32) error {
 	return c.do("mkdir", d.at(name), func() error {
-		return again(func() error { return unix.Mkdirat(d.fd, name, 0o777) })
+		return again(func() error { return unix.Mkdirat(d.fd, name, mode) })
 	})
 }
 

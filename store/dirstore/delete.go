@@ -5,6 +5,7 @@ package dirstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 )
@@ -65,10 +66,23 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-// deleteOne unlinks one object. It holds the key's lock, so that no swap of the key brings
+// deleteOne deletes one object. It reports whether there was one.
+func (s *Store) deleteOne(ctx context.Context, list *lockFile, key, rel string) (deleted bool, err error) {
+	for range maxTries {
+		done, err := s.deleteHere(ctx, list, key, rel)
+		deleted = deleted || done
+		if !done || !errors.Is(err, errMoved) {
+			return deleted, err
+		}
+		// The path leads to another directory now, which may have an object, too, or to none.
+	}
+	return deleted, fmt.Errorf("dirstore: the directory of %q is replaced again and again", key)
+}
+
+// deleteHere unlinks one object. It holds the key's lock, so that no swap of the key brings
 // it back, and the list lock, so that a listing sees what was created before the delete
 // (see [Store.List]). It reports whether there was one.
-func (s *Store) deleteOne(ctx context.Context, list *lockFile, key, rel string) (bool, error) {
+func (s *Store) deleteHere(ctx context.Context, list *lockFile, key, rel string) (bool, error) {
 	p, err := s.place(rel)
 	if err != nil {
 		return false, err
@@ -103,6 +117,10 @@ func (s *Store) deleteOne(ctx context.Context, list *lockFile, key, rel string) 
 			err = nil
 		}
 		return false, err
+	}
+	// guard:deleted-here. A delete counts only if the directory of the key is still at its path, or has no such object there.
+	if err := p.stays(); err != nil {
+		return true, err
 	}
 	return true, nil
 }

@@ -163,7 +163,11 @@ func (s *Store) prepare() error {
 		if err != nil {
 			return err
 		}
-		err = s.calls.mkdir(d, path.Base(rel))
+		mode := uint32(0o777)
+		if rel == tempDir {
+			mode = 0o700 // who can open an unfinished file can lock it
+		}
+		err = s.calls.mkdir(d, path.Base(rel), mode)
 		d.close()
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

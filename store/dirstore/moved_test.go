@@ -295,6 +295,64 @@ func TestFolderMovedAtEachCall(t *testing.T) {
 	}
 }
 
+// TestFolderMovedDuringADelete: the same of a delete. What is deleted is not at its path.
+//
+// guard:deleted-here. Without this check: A is about to delete an object. Somebody moves the folder that it is in, and puts a copy
+// there. A's delete is acknowledged, but only what was moved lacks the object. A takes it for gone, and readers find it.
+func TestFolderMovedDuringADelete(t *testing.T) {
+	eachWay(t, func(t *testing.T, calls calls) {
+		for n := 1; ; n++ {
+			root := t.TempDir()
+			s := openTest(t, root, calls)
+			mustPut(t, s, "d/k", "old", store.IfAbsent())
+			mustPut(t, s, "d/l", "old", store.IfAbsent())
+			made, last := 0, ""
+			s.calls.before = func(call, path string) (err error) {
+				if made++; made == n {
+					last = call + " " + filepath.Base(path)
+					d, moved := filepath.Join(root, "d"), filepath.Join(root, "moved")
+					err = errors.Join(os.Rename(d, moved), os.CopyFS(d, os.DirFS(moved)))
+				}
+				return err
+			}
+			err := s.Delete(t.Context(), "d/k")
+			if made < n {
+				break
+			}
+			s.calls.before = nil
+			if _, got := s.Get(t.Context(), "d/k", nil); err == nil && !errors.Is(got, store.ErrNotFound) {
+				t.Errorf("moved before call %d, %s: acknowledged, but it is there: %v", n, last, got)
+			}
+		}
+	})
+}
+
+// Two delete the last objects of a folder: one removes the folder while the other looks whether it is still there.
+func TestFolderRemovedDuringADelete(t *testing.T) {
+	eachWay(t, func(t *testing.T, calls calls) {
+		for n := 1; ; n++ {
+			root := t.TempDir()
+			s, other := openTest(t, root, calls), openTest(t, root, calls)
+			mustPut(t, s, "d/k", "old", store.IfAbsent())
+			made := 0
+			s.calls.before = func(call, _ string) error {
+				if call == "open" || call == "rmdir" {
+					if made++; made == n {
+						_ = os.Remove(other.at("d")) // as prune does
+					}
+				}
+				return nil
+			}
+			if err := s.Delete(t.Context(), "d/k"); err != nil {
+				t.Errorf("removed before call %d: %v", n, err)
+			}
+			if made < n {
+				break
+			}
+		}
+	})
+}
+
 // TestLocksRemoved: somebody removes the store's own folder while a swap waits for a lock in it, since its holder
 // hangs. Another process makes the folder again, and holds the same lock in a new file.
 //

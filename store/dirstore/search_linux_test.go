@@ -119,3 +119,136 @@ func TestSearchOnly(t *testing.T) {
 		})
 	})
 }
+
+// Who may only read cannot hold up who writes, and lists all the same.
+//
+// guard:own-locks. Without this mode: a user who may read the directory opens the lock of the listings, and locks it; nobody can
+// delete anything there any more. The same with the lock of a key: a leader's heartbeat waits for it, and the lease ends.
+func TestWhoReadsLocksNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can act as another user")
+	}
+	eachWay(t, func(t *testing.T, calls calls) {
+		root := t.TempDir()
+		if err := errors.Join(os.Chmod(root, 0o755), os.Chmod(filepath.Dir(root), 0o711)); err != nil {
+			t.Fatal(err)
+		}
+		umask := unix.Umask(0) // the worst
+		defer unix.Umask(umask)
+		s := openTest(t, root, calls)
+		version := mustPut(t, s, "d/k", "old", store.IfAbsent()).Version
+		if _, err := s.Put(t.Context(), "d/k", []byte("new"), &store.PutOptions{If: store.IfMatch(version)}); err != nil {
+			t.Fatal(err)
+		}
+		mustPut(t, s, "d/gone", "old", store.IfAbsent())
+		if err := s.Delete(t.Context(), "d/gone"); err != nil {
+			t.Fatal(err)
+		}
+		unfinished := true // while a write is in hand, its file is there
+		locks := 0
+		s.calls.before = func(call, _ string) error {
+			if call != "link" || !unfinished {
+				return nil
+			}
+			unfinished = false
+			asNobody(t, func() {
+				err := filepath.WalkDir(s.at(reserved), func(path string, d os.DirEntry, err error) error {
+					if err != nil || d.IsDir() {
+						return nil
+					}
+					locks++
+					f, err := os.Open(path)
+					if err == nil {
+						t.Errorf("others may open %s", path)
+						_ = f.Close()
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			return nil
+		}
+		mustPut(t, s, "d/l", "new", store.IfAbsent())
+		if locks < 2 {
+			t.Errorf("%d locks", locks)
+		}
+		asNobody(t, func() {
+			s, err := open(root, &Options{NoCreate: true}, calls)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if got := keys(t, s, ""); !slices.Equal(got, []string{"d/k", "d/l"}) {
+				t.Errorf("listed %q", got)
+			}
+		})
+	})
+}
+
+// Another user lists while the next number is created and the one before it is deleted.
+//
+// guard:list-apart. Without this check: a reader of another user reads the first half of manifest/; a compactor creates 51 in it, and
+// deletes 50 in the other half; the reader takes 49 for the newest.
+func TestT37_ListingOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can act as another user")
+	}
+	eachWay(t, func(t *testing.T, calls calls) {
+		root := t.TempDir()
+		if err := errors.Join(os.Chmod(root, 0o755), os.Chmod(filepath.Dir(root), 0o711)); err != nil {
+			t.Fatal(err)
+		}
+		writer := openTest(t, root, calls)
+		mustPut(t, writer, "a/50", "old", store.IfAbsent())
+		mustPut(t, writer, "a/stays", "old", store.IfAbsent())
+		if err := writer.Delete(t.Context(), "a/none"); err != nil { // it makes the lock
+			t.Fatal(err)
+		}
+		// What is created is where the reader has been already, and what is deleted is where it comes next. The order in which
+		// directories are read is the root, and what is below.
+		moves := make(chan [2]string)
+		go func() { // another thread, since the reader's is another user
+			for move := range moves {
+				mustPut(t, writer, move[0], "new", store.IfAbsent())
+				if err := writer.Delete(t.Context(), move[1]); err != nil {
+					t.Error(err)
+				}
+				moves <- move
+			}
+		}()
+		defer close(moves)
+		asNobody(t, func() {
+			reader, err := open(root, &Options{NoCreate: true}, calls)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			reads := map[string]int{} // each scan reads each directory twice: its names, and its end
+			reader.calls.before = func(call, path string) error {
+				if call != "readdir" {
+					return nil
+				}
+				reads[path]++
+				move := [2]string{}
+				switch n := reads[path]; {
+				case path == reader.at("a") && n == 1:
+					move = [2]string{"51", "a/50"}
+				case path == reader.at(".") && n == 3:
+					move = [2]string{"a/52", "51"}
+				case path == reader.at("a") && n == 3:
+					move = [2]string{"53", "a/52"}
+				default:
+					return nil
+				}
+				moves <- move
+				<-moves
+				return nil
+			}
+			if got := keys(t, reader, ""); !slices.Equal(got, []string{"53", "a/stays"}) {
+				t.Errorf("listed %q", got)
+			}
+		})
+	})
+}

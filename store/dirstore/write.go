@@ -219,7 +219,7 @@ func (s *Store) mkdirs(rel string) error {
 		}
 		above, err := s.openDir(path.Dir(rel), searchOnly)
 		if err == nil {
-			err = s.calls.mkdir(above, path.Base(rel))
+			err = s.calls.mkdir(above, path.Base(rel), 0o777)
 			above.close()
 		}
 		switch {
