@@ -102,6 +102,10 @@ func TestGateRun(t *testing.T) {
 	if b, err := os.ReadFile(out); err != nil || string(b) != "5\n5\n12\n12\n" {
 		t.Errorf("%q, %v", b, err)
 	}
+	// Who could open it could lock it, and no command would run.
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("others may open the file of the gate: %v, %v", info.Mode(), err)
+	}
 	if got := gate("12", "exit 6"); got != 6 {
 		t.Errorf("status %d", got)
 	}

@@ -16,6 +16,8 @@ type calls struct {
 	before func(call, path string) error
 	// walk leaves openat2 out, as on systems that do not have it.
 	walk bool
+	// magic is the kind of file system that a test wants.
+	magic uint32
 }
 
 // do returns the error of f as one of the call and the path.

@@ -82,7 +82,7 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 		s.is, err = statOf(int(s.top.Fd()))
 	}
 	if err == nil {
-		s.renameMoves, err = renameMoves(s.top)
+		err = s.checkFileSystem()
 	}
 	if err == nil {
 		err = s.checkReserved()
@@ -91,6 +91,24 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 		return nil, s.failure("open", dir, err)
 	}
 	return s, nil
+}
+
+// checkFileSystem refuses file systems that cannot keep the promises.
+func (s *Store) checkFileSystem() error {
+	magic := s.calls.magic
+	if magic == 0 {
+		var err error
+		if magic, err = fileSystem(s.top); err != nil {
+			return err
+		}
+	}
+	s.renameMoves = renameMoves(magic)
+	// guard:no-network. A directory on a file system of several machines is refused, where the system tells.
+	if name, network := networks[magic]; network {
+		return &store.Error{Op: "open", Key: s.root, Kind: store.ErrUnsupported,
+			Hint: s.root + " is on a network file system (" + name + "), whose machines see the writes of others late; use a local disk or an object store"}
+	}
+	return nil
 }
 
 // notDir says which part of path is a file.

@@ -24,9 +24,10 @@
 //
 // A local file system with hard links, flock, atomic rename and times in
 // nanoseconds: ext4, XFS, btrfs, ZFS, tmpfs, APFS. Not a network file system:
-// caches of attributes and names break read-after-write between machines. The
+// caches of attributes and names break read-after-write between machines. On Linux
+// Open answers [store.ErrUnsupported] on NFS, SMB, AFS, Coda and NCP; it cannot tell FUSE from a local one. The
 // directory tree is one file system. All processes that write run as the same
-// user; others may read. Linux, macOS and the BSDs; elsewhere Open answers
+// user; others may read, and cannot lock what those who write wait for. Linux, macOS and the BSDs; elsewhere Open answers
 // [store.ErrUnsupported].
 //
 // # What it does not do
@@ -58,6 +59,7 @@
 //   - A store keeps its root and up to 64 directories that it has used open, besides the
 //     files of requests: count them in the limit of open files, also when thousands of logs share a
 //     process. Logs that share one store share the 64.
+//   - A List by another user than the one who writes cannot block deletes: while they never pause, it tries again until its context ends.
 //   - List holds what it found in memory, about 200 bytes a key, and yields it when it
 //     holds no lock.
 //

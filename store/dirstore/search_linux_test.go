@@ -252,3 +252,21 @@ func TestT37_ListingOfAnotherUser(t *testing.T) {
 		})
 	})
 }
+
+// A file system of several machines is refused, since one may lead there without seeing what another one has written.
+//
+// guard:no-network. Without this check: the directory is on NFS; A on one machine renews its lock; B on another one has cached the
+// lock's attributes, and sees no renewal; B takes over while A's lease holds.
+func TestNetworkFileSystem(t *testing.T) {
+	for _, magic := range []uint32{unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.AFS_SUPER_MAGIC} {
+		if _, err := open(t.TempDir(), nil, calls{magic: magic}); !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "network") {
+			t.Errorf("%x: %v", magic, err)
+		}
+	}
+	for _, magic := range []uint32{unix.EXT4_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC} {
+		s, err := open(t.TempDir(), nil, calls{magic: magic})
+		if err != nil || s.renameMoves != (magic == unix.BTRFS_SUPER_MAGIC) {
+			t.Errorf("%x: %v", magic, err)
+		}
+	}
+}

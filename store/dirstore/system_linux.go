@@ -64,10 +64,20 @@ func syncDir(fd int) error { return again(func() error { return unix.Fsync(fd) }
 // entry a new number at the end, and stops reading at what was the end when the
 // directory was opened. There a swap is announced to listings as a delete is, at
 // a price: what holds up deletes holds up swaps, too.
-func renameMoves(root *os.File) (bool, error) {
+func renameMoves(magic uint32) bool { return magic == unix.BTRFS_SUPER_MAGIC }
+
+// fileSystem returns the number of the kind of file system of a directory, 0 if the system has none.
+func fileSystem(root *os.File) (magic uint32, err error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {
-		return false, pathError("statfs", root.Name(), err)
+		return 0, pathError("statfs", root.Name(), err)
 	}
-	return uint32(st.Type) == unix.BTRFS_SUPER_MAGIC, nil // the type of Type differs
+	return uint32(st.Type), nil // the type of Type differs
+}
+
+// networks are file systems whose machines keep what they have seen, and show others' writes later. Those in user space (FUSE) cannot be
+// told from local ones.
+var networks = map[uint32]string{
+	unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", unix.SMB2_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "SMB",
+	unix.AFS_SUPER_MAGIC: "AFS", unix.AFS_FS_MAGIC: "AFS", unix.CODA_SUPER_MAGIC: "Coda", unix.NCP_SUPER_MAGIC: "NCP",
 }

@@ -166,7 +166,7 @@ It is for the machine that is written to, such as the one behind ssh:
 
 The exit status is that of COMMAND; 77 if its epoch is too low; 127 if there is no such
 COMMAND, and 126 if it cannot be run. FILE must stay, and must not be on a network file
-system.`,
+system. Whoever may read FILE can hold COMMAND up: it is made so that only you can.`,
 		Example: "fencepost gate run /var/lib/import.gate -- ./import.sh",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash != 1 || len(args) < 2 {
@@ -205,7 +205,7 @@ func waitLock(ctx context.Context, k *kit.Kit, f *os.File) error {
 }
 
 func pass(ctx context.Context, k *kit.Kit, name string, e fence.Epoch, argv []string) error {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // whoever may open it may lock it
 	if err != nil {
 		return err
 	}
