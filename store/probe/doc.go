@@ -8,6 +8,9 @@
 // creators and swappers over separate clients. A store that breaks a promise gets an
 // [*Error], which is [ErrRefused]: it names the promise, what was seen, and what to do.
 //
+// A driver that reads listings in pages is asked for small ones. The store may list in any order, and cut pages short, but each object
+// comes once and the listing ends.
+//
 // A store that only fails now and then is not refused. A lost answer counts for nothing,
 // and in the end the bytes under the key decide. A store that fails so often that nothing
 // can be told is [ErrInconclusive]. A store that denies access, or has no such bucket,
