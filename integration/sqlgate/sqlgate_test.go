@@ -160,7 +160,7 @@ func TestGate(t *testing.T) {
 		if err := db.QueryRowContext(t.Context(), "SELECT balance FROM account").Scan(&balance); err != nil || balance != 90 {
 			t.Errorf("balance %d, %v", balance, err)
 		}
-		if err := pay(fence.MaxEpoch+1, 1); !errors.Is(err, sqlgate.ErrOptions) {
+		if err := pay(fence.MaxEpoch+1, 1); !errors.Is(err, fence.ErrLimit) {
 			t.Errorf("%v", err)
 		}
 		// What fails is rolled back, and the epoch with it.

@@ -85,14 +85,14 @@ func (g *Gate) Create(ctx context.Context, db *sql.DB) error {
 }
 
 // Enter lets a transaction of an epoch through, or refuses it with a fence.FencedError. Call it
-// first in the transaction, and roll back after an error.
+// first in the transaction, and roll back after an error. An epoch above fence.MaxEpoch is a fence.ErrLimit.
 func (g *Gate) Enter(ctx context.Context, tx *sql.Tx, e fence.Epoch) error {
 	switch {
 	case e == 0:
 		return &fence.FencedError{Epoch: e, By: 1}
 	case e > fence.MaxEpoch:
 		// guard:sql-bound. An epoch that no election has is refused, and not remembered.
-		return fmt.Errorf("%w: epoch %d is above %d, and no election has such an epoch", ErrOptions, e, fence.MaxEpoch)
+		return fmt.Errorf("sqlgate: %w: epoch %d is above %d, and no election has such an epoch", fence.ErrLimit, e, fence.MaxEpoch)
 	}
 	args := []any{int64(e), g.name}
 	if g.raise[len(g.raise)-1] == '?' {

@@ -102,7 +102,7 @@ func TestGate(t *testing.T) {
 		}
 		// guard:sql-bound. Without this check: one transaction has epoch 2⁶³−1 by mistake; from then on the gate
 		// refuses each leader, for ever.
-		if err := do(fence.MaxEpoch + 1); !errors.Is(err, sqlgate.ErrOptions) {
+		if err := do(fence.MaxEpoch + 1); !errors.Is(err, fence.ErrLimit) {
 			t.Errorf("%v", err)
 		}
 		if ran != 3 {
