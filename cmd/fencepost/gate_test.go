@@ -84,6 +84,26 @@ func TestGateSetWaits(t *testing.T) {
 	}
 }
 
+// TestGateRunLeavesBehind: what a command leaves in the background holds the gate, and people are told.
+func TestGateRunLeavesBehind(t *testing.T) {
+	dir := t.TempDir()
+	file, over := filepath.Join(dir, "gate"), filepath.Join(dir, "over")
+	b, err := command(t, "gate", "run", "--epoch", "5", file, "--", "sh", "-c", "(until [ -e "+over+" ]; do sleep 0.02; done) >/dev/null 2>&1 &").CombinedOutput()
+	if err != nil || !strings.Contains(string(b), "left in the background holds") {
+		t.Errorf("%v: %s", err, b)
+	}
+	b, err = command(t, "gate", "run", "--epoch", "6", "--wait", "50ms", file, "--", "true").CombinedOutput()
+	if got := exitStatus(t, err); got != kit.ExitBusy || !strings.Contains(string(b), "after 50ms") {
+		t.Errorf("status %d: %s", got, b)
+	}
+	if err := os.WriteFile(over, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := command(t, "gate", "run", "--epoch", "6", file, "--", "true").CombinedOutput(); err != nil || len(b) > 0 {
+		t.Errorf("%v: %s", err, b)
+	}
+}
+
 // TestGateRun: a command of a lower epoch does not run, and the file keeps the highest.
 func TestGateRun(t *testing.T) {
 	dir := t.TempDir()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -155,36 +156,40 @@ read.`,
 
 func runCommand(k *kit.Kit) *cobra.Command {
 	var epoch func() (fence.Epoch, error)
+	var wait time.Duration
 	c := &cobra.Command{
-		Use:   "run [--epoch N] FILE -- COMMAND [ARG...]",
+		Use:   "run [--epoch N] [--wait D] FILE -- COMMAND [ARG...]",
 		Short: "run a command if no later epoch was here",
 		Long: `Run keeps the highest epoch in FILE on this machine, and runs COMMAND if its epoch is
-not lower. One such command runs at a time; another one waits until it has ended.
-It is for the machine that is written to, such as the one behind ssh:
+not lower. One such command runs at a time; another one waits until it has ended, and
+until all has ended that it has left in the background: that may still write. It is for
+the machine that is written to, such as the one behind ssh:
 
   ssh db fencepost gate run --epoch $FENCEPOST_EPOCH /var/lib/import.gate -- import
 
-The exit status is that of COMMAND; 77 if its epoch is too low; 127 if there is no such
-COMMAND, and 126 if it cannot be run. FILE must stay, and must not be on a network file
-system. Whoever may read FILE can hold COMMAND up: it is made so that only you can.`,
+The exit status is that of COMMAND; 77 if its epoch is too low; 75 if another command
+still runs after --wait; 127 if there is no such COMMAND, and 126 if it cannot be run.
+FILE must stay, and must not be on a network file system. Whoever may read FILE can hold
+COMMAND up: it is made so that only you can.`,
 		Example: "fencepost gate run /var/lib/import.gate -- ./import.sh",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash != 1 || len(args) < 2 {
-				return kit.Usage("gate run takes %s; see fencepost help gate run", "[--epoch N] FILE -- COMMAND [ARG...]")
+				return kit.Usage("gate run takes %s; see fencepost help gate run", "[--epoch N] [--wait D] FILE -- COMMAND [ARG...]")
 			}
 			e, err := epoch()
 			if err != nil {
 				return err
 			}
-			return pass(cmd.Context(), k, args[0], e, args[1:])
+			return pass(cmd.Context(), k, args[0], e, wait, args[1:])
 		},
 	}
 	epoch = epochFlag(c.Flags())
+	kit.SpanVar(c.Flags(), &wait, "wait", "", kit.Positive, "how long to wait for another command (default as long as it takes)")
 	return c
 }
 
 // waitLock waits until no other command holds the file of a gate.
-func waitLock(ctx context.Context, k *kit.Kit, f *os.File) error {
+func waitLock(ctx context.Context, k *kit.Kit, f *os.File, wait time.Duration) error {
 	began, said := time.Now(), false
 	for {
 		held, err := lockFile(f)
@@ -194,8 +199,12 @@ func waitLock(ctx context.Context, k *kit.Kit, f *os.File) error {
 		if held || err != nil {
 			return err
 		}
+		if wait > 0 && time.Since(began) > wait {
+			k.Console.Note("fencepost: another command, or what it has left in the background, holds %s, also after %v", f.Name(), wait)
+			return kit.CodeError(kit.ExitBusy)
+		}
 		if !said && time.Since(began) > k.Patience {
-			k.Console.Note("waiting for another command, which holds %s", f.Name())
+			k.Console.Note("waiting for another command, which holds %s, or for what one has left in the background", f.Name())
 			said = true
 		}
 		if err := clock.Sleep(ctx, clock.System(), 20*time.Millisecond); err != nil {
@@ -204,13 +213,13 @@ func waitLock(ctx context.Context, k *kit.Kit, f *os.File) error {
 	}
 }
 
-func pass(ctx context.Context, k *kit.Kit, name string, e fence.Epoch, argv []string) error {
+func pass(ctx context.Context, k *kit.Kit, name string, e fence.Epoch, wait time.Duration, argv []string) error {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // whoever may open it may lock it
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := waitLock(ctx, k, f); err != nil {
+	if err := waitLock(ctx, k, f, wait); err != nil {
 		return fmt.Errorf("locking %s: %w", name, err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, 64))
@@ -225,14 +234,31 @@ func pass(ctx context.Context, k *kit.Kit, name string, e fence.Epoch, argv []st
 		return k.Refused(&fence.FencedError{Epoch: e, By: fence.Epoch(highest), Key: name})
 	case fence.Epoch(highest) < e:
 		// All digits at once and in place: the lock is that of this file.
-		if _, err = f.WriteAt(fmt.Appendf(nil, "%020d\n", e), 0); err == nil {
-			err = f.Sync()
-		}
-		if err != nil {
+		if _, err = f.WriteAt(fmt.Appendf(nil, "%020d\n", e), 0); err != nil {
 			return err
 		}
 	}
+	// Also if the epoch was there: who has written it may have died before it was on the disk.
+	if err := keep(f); err != nil {
+		return fmt.Errorf("writing %s to the disk: %w", name, err)
+	}
 	return runHolding(ctx, k, f, argv)
+}
+
+// keep returns when a file and its name are on the disk. Tests replace it.
+var keep = func(f *os.File) error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	name, err := filepath.EvalSymlinks(f.Name())
+	if err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // runHolding runs a command that holds the lock of f, too: so it stays locked if this process is killed.
@@ -250,8 +276,14 @@ func runHolding(ctx context.Context, k *kit.Kit, f *os.File, argv []string) erro
 	}
 	c := exec.CommandContext(context.Background(), argv[0], argv[1:]...) // it gets the terminal's signals itself
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-	c.ExtraFiles = []*os.File{f}
-	err := c.Start()
+	left, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer left.Close()
+	c.ExtraFiles = []*os.File{f, theirs}
+	err = c.Start()
+	_ = theirs.Close()
 	if err == nil {
 		// A terminal sends Ctrl-C to the command, too. SIGTERM comes to this process alone.
 		stop := context.AfterFunc(ctx, func() {
@@ -274,6 +306,11 @@ func runHolding(ctx context.Context, k *kit.Kit, f *os.File, argv []string) erro
 		err = c.Wait()
 		close(over)
 		stop()
+		// Whoever holds the lock holds the other end of the pipe, too.
+		_ = left.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		if _, err := left.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			k.Console.Note("the command has ended, but what it has left in the background holds %s: no other command runs before that has ended, too", f.Name())
+		}
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return kit.CodeError(statusOf(exit))

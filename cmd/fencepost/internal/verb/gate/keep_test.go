@@ -1,0 +1,34 @@
+package gate
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+)
+
+// No command runs before its epoch is on the disk, with the name of the file: after a crash of the machine the gate would let
+// a zombie pass. That is also so if another process has written the epoch.
+func TestKeepBeforeTheCommand(t *testing.T) {
+	dir := t.TempDir()
+	file, ran := filepath.Join(dir, "gate"), filepath.Join(dir, "ran")
+	real := keep
+	defer func() { keep = real }()
+	k := &kit.Kit{Console: kit.NewConsole(io.Discard, false, 0)}
+	for range 2 {
+		keep = func(*os.File) error { return errors.New("a disk") }
+		if err := pass(t.Context(), k, file, 5, 0, []string{"touch", ran}); err == nil {
+			t.Error("the command ran")
+		}
+		if _, err := os.Stat(ran); err == nil {
+			t.Error("the command ran")
+		}
+	}
+	keep = real
+	if err := pass(t.Context(), k, file, 5, 0, []string{"touch", ran}); err != nil {
+		t.Error(err)
+	}
+}
