@@ -268,7 +268,7 @@ func TestExecFirstNoWait(t *testing.T) {
 	winner.status()
 }
 
-// TestExecRestart: the command is started again in the same term, and SIGTERM ends it for good.
+// TestExecRestart: the command is started again, each time in an epoch of its own, and SIGTERM ends it for good.
 func TestExecRestart(t *testing.T) {
 	t.Parallel()
 	// Who was told to step down leaves the lead to others for two fifths of a validity.
@@ -277,15 +277,19 @@ func TestExecRestart(t *testing.T) {
 		pid, _ := j.works(n)
 		_ = pid
 		for _, tr := range traces(t, j.dir) {
-			if tr.epoch != 1 && tr.epoch != 0 {
-				t.Errorf("epoch %d", tr.epoch)
-			}
 			if alive(tr.pid) {
 				_ = syscall.Kill(tr.pid, syscall.SIGKILL)
 			}
 		}
 	}
 	j.works(3)
+	epochs := map[int]bool{}
+	for _, tr := range traces(t, j.dir) {
+		epochs[tr.epoch] = true
+	}
+	if len(epochs) != 3 {
+		t.Errorf("three commands had the epochs %v", epochs)
+	}
 	holder := parsed[survey.Lock](t, "status", "--json", "file://"+j.storeDir()).Leader.Holder
 	for _, tr := range traces(t, j.dir) {
 		if tr.holder != holder || holder == "" {
@@ -295,7 +299,7 @@ func TestExecRestart(t *testing.T) {
 	// After a lost lead it waits, and leads again.
 	j.stepDown()
 	j.works(4)
-	if !strings.Contains(j.err.String(), "waiting to lead again") || !slices.ContainsFunc(traces(t, j.dir), func(tr trace) bool { return tr.epoch > 1 }) {
+	if !strings.Contains(j.err.String(), "waiting to lead again") || !slices.ContainsFunc(traces(t, j.dir), func(tr trace) bool { return tr.epoch > 3 }) {
 		t.Errorf("it has not led again: %s", j.err)
 	}
 	j.signal(syscall.SIGTERM)
@@ -342,6 +346,18 @@ func TestExecSlowEnd(t *testing.T) {
 	if first := traces(t, b.dir)[0].first; first <= last {
 		t.Errorf("the next command began at %.3f, and the last one wrote until %.3f", first, last)
 	}
+}
+
+// TestExecGrace: with --grace a command that ignores SIGTERM is killed so long after it, also if exec is told to end.
+func TestExecGrace(t *testing.T) {
+	t.Parallel()
+	j := startJob(t, fileURL(t), calmValidity, "--grace 500ms", "deaf")
+	j.works(1)
+	j.signal(syscall.SIGTERM)
+	if got := j.status(); got != 137 {
+		t.Errorf("status %d: %s", got, j.err)
+	}
+	j.dies()
 }
 
 // TestExecPassesFilesAndSignals: the command has the files, the environment and the dispositions
@@ -405,6 +421,10 @@ func TestExecTemporaryDirectory(t *testing.T) {
 	c.Env = append(c.Env, "TMPDIR=/no/such")
 	if out, err := c.CombinedOutput(); exitStatus(t, err) != 1 || !strings.Contains(string(out), "set TMPDIR") {
 		t.Errorf("%v: %s", err, out)
+	}
+	// Nobody has led for that: a directory that hangs must keep no lead.
+	if r := run(t, "", "history", c.Args[len(c.Args)-3]); r.status == 0 {
+		t.Errorf("there was a leader: %s", r.out)
 	}
 }
 

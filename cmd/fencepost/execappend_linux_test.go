@@ -174,6 +174,44 @@ func TestExecAppends(t *testing.T) {
 	}
 }
 
+// TestExecRestartAppends: a log accepts an epoch only once. So each start of a command has an epoch of its own, also in a
+// group.
+func TestExecRestartAppends(t *testing.T) {
+	t.Parallel()
+	const text = `echo "$FENCEPOST_EPOCH" | `
+	for flags, appends := range map[string]string{
+		"--restart":                        text + `"$SELF" append --epoch "$FENCEPOST_EPOCH" "$FENCEPOST_URL"`,
+		"--restart --group --partitions 1": text + appends,
+	} {
+		url, out := fileURL(t), t.TempDir()
+		c, errs := script(t, out, flags, url, `n=$(cat "$OUT/n" || echo 0); echo $((n+1)) >"$OUT/n"; [ $n = 3 ] && { echo 3 >"$OUT/done"; exec sleep 600; }; `+
+			appends+`; s=$?; echo $s >>"$OUT/status"; exit $((s + n % 2))`)
+		waitFile(t, filepath.Join(out, "done"))
+		if got := waitFile(t, filepath.Join(out, "status")); got != "0\n0\n0" {
+			t.Errorf("%s: the appends end with %q: %s", flags, got, errs)
+		}
+		_ = c.Process.Signal(syscall.SIGTERM)
+		_ = c.Wait()
+	}
+}
+
+// TestExecPipelineEnds: SIGTERM of exec reaches each part of the command. An append at the end of a pipeline reads what is in it
+// to its end.
+func TestExecPipelineEnds(t *testing.T) {
+	t.Parallel()
+	url, out := fileURL(t), t.TempDir()
+	c, errs := script(t, out, "", url, `trap : TERM
+		sh -c 'trap "echo last; exit" TERM; echo first; echo x >"$OUT/begun"; while :; do sleep 0.05; done' |
+		"$SELF" append --epoch "$FENCEPOST_EPOCH" "$FENCEPOST_URL"; echo $? >"$OUT/status"`)
+	waitFile(t, filepath.Join(out, "begun"))
+	eventually(t, "the first record", func() bool { return strings.Contains(errs.String(), "appending in epoch") })
+	_ = c.Process.Signal(syscall.SIGTERM)
+	_ = c.Wait()
+	if got, status := contents(t, url), waitFile(t, filepath.Join(out, "status")); got != "first\nlast\n" || status != "0" {
+		t.Errorf("the log has %q, append ended with %s: %s", got, status, errs)
+	}
+}
+
 // TestExecListen: exec serves the metrics of its election, or of its membership.
 func TestExecListen(t *testing.T) {
 	t.Parallel()

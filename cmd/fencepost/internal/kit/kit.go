@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -179,6 +180,18 @@ func Orphaned(ctx context.Context, st store.Store, err error) error {
 // opens connections of its own.
 func (k *Kit) Probing(raw string) *probe.Options {
 	return &probe.Options{Open: func(ctx context.Context) (store.Store, error) { return k.Open(ctx, raw) }}
+}
+
+// Aloud says when a probe begins: it is made once in a place, and takes seconds.
+func (k *Kit) Aloud(o *probe.Options) *probe.Options {
+	open, first := o.Open, sync.Once{}
+	o.Open = func(ctx context.Context) (store.Store, error) {
+		first.Do(func() {
+			k.Console.Note("nobody has written to this place yet; testing the store, which takes some seconds")
+		})
+		return open(ctx)
+	}
+	return o
 }
 
 // Print writes v as JSON to standard output.

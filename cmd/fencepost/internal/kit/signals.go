@@ -3,6 +3,7 @@ package kit
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -56,6 +57,40 @@ func UntilSignal() (ctx context.Context, handOver func()) {
 		signal.Stop(hangUps)
 	}()
 	return ctx, func() { signal.Stop(hangUps) }
+}
+
+// ToTheEnd returns a context that SIGTERM does not end, but each other signal that ends ctx. Told is called at SIGTERM.
+func ToTheEnd(ctx context.Context, told func()) (to context.Context, stop func()) {
+	to, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	signals := make(chan os.Signal, 4)
+	unhook := context.AfterFunc(ctx, func() {
+		if i, ok := errors.AsType[*InterruptedError](context.Cause(ctx)); !ok || i.Signal != syscall.SIGTERM {
+			cancel(context.Cause(ctx))
+			return
+		}
+		told()
+		// After the first signal UntilSignal receives no more. Later ones of SIGTERM have no effect.
+		for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
+			if !signal.Ignored(s) {
+				signal.Notify(signals, s)
+			}
+		}
+		for {
+			select {
+			case <-to.Done():
+				return
+			case s := <-signals:
+				if s != syscall.SIGTERM {
+					cancel(&InterruptedError{SignalNumber(s)})
+				}
+			}
+		}
+	})
+	return to, func() {
+		unhook()
+		cancel(nil)
+		signal.Stop(signals)
+	}
 }
 
 // LastWords is how long a part of a write may last after a signal.

@@ -238,6 +238,9 @@ func (s *supervisor) loop(ctx context.Context) (Status, error) {
 			case !ok:
 				_ = syscall.Kill(s.watchdog, syscall.SIGKILL) // if it lives, it is of no use
 				s.clear(s.orphans)
+				if s.forces > 0 { // it was too slow
+					return Status{Signal: syscall.SIGKILL}, s.verdict(nil)
+				}
 				return Status{Signal: syscall.SIGKILL}, s.verdict(ErrWatchdog)
 			case r.Failed != 0:
 				return Status{}, &StartError{Path: s.Path, Err: r.Failed}

@@ -76,7 +76,8 @@ With --epoch it does not wait to lead: it appends in epoch N, as the command of 
 exec does, with --epoch "$FENCEPOST_EPOCH". Under exec --group, --partition
 "$FENCEPOST_PARTITION" means the log of that partition. It ends with status 77 if a later
 epoch has opened the log, and also if epoch N has: each epoch can open it once. So let one
-append run for as long as the command does. Nobody with a lower epoch than N can append
+append run for as long as the command does. At SIGTERM, which exec sends to all of its
+command, it reads standard input to its end. Nobody with a lower epoch than N can append
 any more: do not invent one.
 
 ` + protocolHelp + `
@@ -122,6 +123,11 @@ the longest record.`,
 }
 
 func (p *appending) run(ctx context.Context) error {
+	if p.file == "" && p.granted.underExec() {
+		var stop func()
+		ctx, stop = kit.ToTheEnd(ctx, func() { p.Console.Note("SIGTERM: reading on to the end of the input; SIGINT ends this at once") })
+		defer stop()
+	}
 	if p.format != string(feed.Lines) && p.format != string(feed.Frames) {
 		return kit.Usage("--format is lines or frames, not %q", p.format)
 	}
@@ -273,7 +279,7 @@ func (p *appending) writer() *writer.Options {
 	return &writer.Options{
 		Concurrency: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
 		RequestsPerSecond: p.rate,
-		Init:              &manifest.InitOptions{Probe: p.Probing(p.url)},
+		Init:              &manifest.InitOptions{Probe: p.Aloud(p.Probing(p.url))},
 		Hooks:             p.Gauges.Writer(writer.Hooks{Progress: p.recovering}),
 	}
 }

@@ -50,6 +50,7 @@ type execution struct {
 	base                  fence.Epoch
 	graceSet, validitySet bool
 
+	dir     string // of the files that tell commands their deadlines
 	signals chan os.Signal
 	ending  bool // a signal was received that ends exec, also if the lead is lost
 }
@@ -71,7 +72,8 @@ renewed until then; see docs/exec.md.
 
 If the lead is lost, COMMAND and all that it has started get SIGTERM, and --grace later
 SIGKILL, so that they are dead before another process leads. A watchdog process sees to
-that even if this one is frozen or killed.
+that even if this one is frozen or killed. --grace is a fifth of the validity by default.
+If it is given, it also holds when a signal ends exec, which else waits for COMMAND.
 
 With --group COMMAND runs once for each partition that this process owns, in a group of
 all that are started so, with FENCEPOST_PARTITION and no input. A command that fails is
@@ -105,8 +107,8 @@ a writer.`,
 	fl := c.Flags()
 	kit.SpanVar(fl, &x.wait, "wait", "", kit.Positive, "how long to wait for the lead (default as long as it takes)")
 	fl.BoolVarP(&x.noWait, "no-wait", "n", false, "give up at once if somebody else leads")
-	fl.BoolVar(&x.restart, "restart", false, "start the command again when it ends, unless somebody ended it")
-	kit.SpanVar(fl, &x.grace, "grace", "", kit.Positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
+	fl.BoolVar(&x.restart, "restart", false, "start the command again when it ends, in a new epoch, unless somebody ended it")
+	kit.SpanVar(fl, &x.grace, "grace", "", kit.Positive, "time from SIGTERM to SIGKILL; see above")
 	kit.SpanVar(fl, &x.poll, "poll", "", kit.Positive, "how often to look who leads (default 1/40 of the validity)")
 	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
 	kit.CountVar(fl, &x.partitions, "partitions", 0, "as --group; make the group, or raise its number of partitions")
@@ -157,17 +159,48 @@ func (x *execution) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	// Before anybody leads: a TMPDIR that hangs must keep no lead.
+	x.dir, err = kit.Patiently(ctx, x.Kit, "still making a directory in "+os.TempDir()+"; set TMPDIR to one that answers", newDirectory)
+	if err != nil {
+		return err
+	}
+	defer removeDirectory(x.dir)
 	if x.group {
 		return x.share(ctx, st)
 	}
-	for pause := time.Duration(0); ; pause = time.Second {
+	return x.outcome(x.repeat(ctx, st))
+}
+
+// repeat leads once, or with --restart until it is to end. Each command has a leadership of its own: what it writes to, such as
+// a log of Fencepost, may accept an epoch only once.
+func (x *execution) repeat(ctx context.Context, st store.Store) error {
+	var last error // how the last command ended
+	for pause, wait := time.Duration(0), firstPause; ; {
+		began := clock.System().Now()
 		err := x.lead(ctx, st, pause)
-		if !x.restart || x.ending || ctx.Err() != nil || !errors.Is(err, supervise.ErrLost) && !errors.Is(err, supervise.ErrWatchdog) {
-			return x.outcome(err)
+		code, ended := errors.AsType[kit.CodeError](err)
+		_, signal := errors.AsType[*kit.InterruptedError](err)
+		lost := errors.Is(err, supervise.ErrLost) || errors.Is(err, supervise.ErrWatchdog)
+		switch {
+		case signal && last != nil: // between two commands
+			return last
+		case !x.restart || x.ending || ctx.Err() != nil || !ended && !lost:
+			return err
+		case lost:
+			last, pause = nil, time.Second
+			x.Console.Note("%v; waiting to lead again", err)
+			continue
 		}
-		x.Console.Note("%v; waiting to lead again", err)
+		if clock.System().Now().Sub(began)-pause > time.Minute {
+			wait = firstPause
+		}
+		x.Console.Note("the command ended with status %d; starting it again in %v, in a new epoch", int(code), wait)
+		last, pause, wait = err, wait, min(2*wait, 30*time.Second)
 	}
 }
+
+// firstPause is how long --restart waits at first.
+const firstPause = 250 * time.Millisecond
 
 func (x *execution) options() error {
 	x.leader = x.election()
@@ -291,7 +324,7 @@ func (x *execution) prepare(ctx context.Context, st store.Store, r *running) err
 	if _, err := manifest.ReadFormat(ctx, st, nil); err == nil {
 		return nil // it was probed when the log was made
 	}
-	o := x.Probing(x.url)
+	o := x.Aloud(x.Probing(x.url))
 	o.UploadSize = 1 // nothing is uploaded here
 	_, err = probe.Run(ctx, st, o)
 	return err
@@ -301,8 +334,9 @@ func busy(r leader.Record) error {
 	return fmt.Errorf("%w: %s, in epoch %d since %s", errBusy, r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime))
 }
 
-// command is the command for one epoch. Its deadline is told in a file, from the second time on beside the work: a disk
-// that hangs, or a pipe that the command has put there, would keep the lead for ever. The command may rely on the first.
+// command is the command for one epoch. Its deadline is told in a file, beside the work: a disk that hangs, or a pipe that the
+// command has put there, would keep the lead for ever. The command may rely on the first one. So that is waited for, until no
+// command may start any more.
 func (x *execution) command(epoch fence.Epoch, to *deadlines, grace time.Duration, signals <-chan syscall.Signal) *supervise.Command {
 	return &supervise.Command{
 		Path: x.path, Args: x.argv, Env: x.environment(epoch, to.file), Watchdog: []string{"fencepost", WatchdogVerb}, Grace: grace, Signals: signals,
@@ -314,11 +348,16 @@ func (x *execution) command(epoch fence.Epoch, to *deadlines, grace time.Duratio
 				}
 				return err
 			}
-			if !to.there {
-				to.there = write() == nil
+			if to.there {
+				to.lines.Do(1, write)
 				return
 			}
-			to.lines.Do(1, write)
+			written := make(chan bool, 1)
+			go func() { written <- write() == nil }()
+			select {
+			case to.there = <-written:
+			case <-time.After(deadline.Sub(supervise.Now())):
+			}
 		},
 	}
 }

@@ -64,7 +64,7 @@ func (x *execution) share(parent context.Context, st store.Store) error {
 
 func (s *sharing) session(ctx context.Context, st store.Store) error {
 	opts := &group.Options{
-		Partitions: s.partitions, Base: s.base, Identity: s.leader.Identity, Logger: s.Log.Named("group"), Probe: s.Probing(s.url),
+		Partitions: s.partitions, Base: s.base, Identity: s.leader.Identity, Logger: s.Log.Named("group"), Probe: s.Aloud(s.Probing(s.url)),
 		Hooks: s.Gauges.Group(group.Hooks{
 			Opened: func(o group.Opening) {
 				s.Console.Note("partition %d is ours, in epoch %d", o.Partition, o.Token.Epoch())
@@ -114,43 +114,31 @@ func (s *sharing) receive(sig syscall.Signal) {
 	}
 }
 
-// work runs the command for one partition.
+// work runs the command for one partition. With --restart it fails however the command ends: the group opens the partition
+// again, in a new epoch.
 func (s *sharing) work(ctx context.Context, p *group.Partition) error {
-	file, err := newDeadlines()
-	if err != nil {
-		return err
-	}
-	defer file.remove()
-	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
-		signals := make(chan syscall.Signal, 16)
-		if !s.begin(p, signals) {
-			// This member leaves. The partition is its own until another is ready, but no command begins.
-			now, cancel := until(ctx, s.hard)
-			<-now.Done()
-			cancel()
-			return errEnds
-		}
-		status, err := s.once(ctx, p, file, signals)
-		if status.Signal == syscall.SIGHUP {
-			s.hungUp()
-		}
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			return err
-		case !s.restart && status.Exit() != 0:
-			return fmt.Errorf("the command ended with status %d", status.Exit())
-		case !s.restart:
-			return nil
-		}
-		pause, cancel := until(ctx, s.done)
-		_ = clock.Sleep(pause, clock.System(), wait)
+	signals := make(chan syscall.Signal, 16)
+	if !s.begin(p, signals) {
+		// This member leaves. The partition is its own until another is ready, but no command begins.
+		now, cancel := until(ctx, s.hard)
+		<-now.Done()
 		cancel()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+		return errEnds
 	}
+	file := filepath.Join(s.dir, fmt.Sprintf("deadline.%d", p.Number()))
+	status, err := s.once(ctx, p, newDeadlines(file), signals)
+	if status.Signal == syscall.SIGHUP {
+		s.hungUp()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	case s.restart || status.Exit() != 0:
+		return fmt.Errorf("the command ended with status %d", status.Exit())
+	}
+	return nil
 }
 
 // hungUp ends this member if it has got SIGHUP too: its terminal has gone.
@@ -188,7 +176,7 @@ func (s *sharing) once(ctx context.Context, p *group.Partition, file *deadlines,
 		grace = p.Held() / 5 // the group may have another validity than --validity
 	}
 	c := s.command(p.Token().Epoch(), file, grace, signals)
-	c.Held, c.NoInput, c.Env = p.Held, true, append(c.Env, "FENCEPOST_PARTITION="+strconv.Itoa(p.Number()))
+	c.Held, c.Bounded, c.NoInput, c.Env = p.Held, s.graceSet, true, append(c.Env, "FENCEPOST_PARTITION="+strconv.Itoa(p.Number()))
 	return supervise.Run(ctx, c)
 }
 
@@ -205,28 +193,39 @@ func until(ctx context.Context, over <-chan struct{}) (context.Context, context.
 	return ctx, cancel
 }
 
-// deadlines is the file that tells a command its deadline, in a directory of its own.
+// deadlines is the file that tells a command its deadline.
 type deadlines struct {
 	file  string
 	lines sink.Queue
 	there bool // it was written once
 }
 
-func newDeadlines() (*deadlines, error) {
+func newDeadlines(file string) *deadlines {
+	return &deadlines{file: file, lines: sink.Queue{Lost: func(int) error { return nil }}}
+}
+
+// newDirectory makes the directory of these files, in which one can be written.
+func newDirectory() (string, error) {
 	dir, err := os.MkdirTemp("", "fencepost-exec-")
 	if err == nil {
 		dir, err = filepath.Abs(dir) // the command may run elsewhere
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no place for the file that tells the command its deadline: %w; set TMPDIR to a directory that can be written", err)
+		return "", fmt.Errorf("no place for the file that tells the command its deadline: %w; set TMPDIR to a directory that can be written", err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // the command may run as somebody else
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	err = os.Chmod(dir, 0o755) // the command may run as somebody else
+	if try := filepath.Join(dir, "try"); err == nil {
+		err = os.WriteFile(try, nil, 0o600)
+		_ = os.Remove(try)
 	}
-	return &deadlines{file: filepath.Join(dir, "deadline"), lines: sink.Queue{Lost: func(int) error { return nil }}}, nil
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
 }
 
-func (d *deadlines) remove() {
+// removeDirectory waits for it for a moment only.
+func removeDirectory(dir string) {
 	var last sink.Queue // what waits in the other one may wait for ever
-	last.Do(1, func() error { _ = os.RemoveAll(filepath.Dir(d.file)); return nil })
+	last.Do(1, func() error { _ = os.RemoveAll(dir); return nil })
 }

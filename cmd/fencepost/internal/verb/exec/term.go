@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -131,50 +132,31 @@ func (r *running) met(rec leader.Record, self string) {
 	r.Meets(rec, self)
 }
 
-// work runs the command for as long as the term lasts.
+// work runs the command once.
 func (r *running) work(ctx context.Context, t *leader.Term) error {
 	r.mu.Lock()
 	r.leads = true
 	r.mu.Unlock()
-	file, err := newDeadlines()
+	signals := make(chan syscall.Signal, 16)
+	if !r.begin(signals) { // a signal, or the end of --wait, came before there was a command
+		return nil
+	}
+	status, err := r.once(ctx, t, newDeadlines(filepath.Join(r.dir, "deadline")), signals)
+	if lost := lostLead(ctx); lost != nil {
+		err = lost
+	}
 	if err != nil {
+		r.finish(err)
 		return err
 	}
-	defer file.remove()
-	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
-		if err := lostLead(ctx); err != nil && !r.ended() { // in the pause between two commands
-			r.finish(err)
-			return err
-		}
-		signals := make(chan syscall.Signal, 16)
-		if !r.begin(signals) { // a signal, or the end of --wait, came before there was a command
-			return nil
-		}
-		began := clock.System().Now()
-		status, err := r.once(ctx, t, file, signals)
-		if lost := lostLead(ctx); lost != nil {
-			err = lost
-		}
-		if err != nil {
-			r.finish(err)
-			return err
-		}
-		r.finish(kit.CodeError(status.Exit()))
-		if !r.restart || ctx.Err() != nil || r.ended() {
-			return nil
-		}
-		if byHand(status) {
-			r.Console.Note("the command ended with status %d, which a user or a terminal has caused; it is not started again", status.Exit())
-			return nil
-		}
-		if clock.System().Now().Sub(began) > time.Minute {
-			wait = 250 * time.Millisecond
-		}
-		r.Console.Note("the command ended with status %d; starting it again in %v", status.Exit(), wait)
-		pause, cancel := until(ctx, r.done)
-		_ = clock.Sleep(pause, clock.System(), wait)
-		cancel()
+	r.finish(kit.CodeError(status.Exit()))
+	if r.restart && ctx.Err() == nil && byHand(status) {
+		r.Console.Note("the command ended with status %d, which a user or a terminal has caused; it is not started again", status.Exit())
+		r.mu.Lock()
+		r.ending = true
+		r.mu.Unlock()
 	}
+	return nil
 }
 
 // byHand reports whether a command has died of a signal with which people and terminals end programs. Such a
@@ -232,7 +214,7 @@ func (r *running) once(ctx context.Context, t *leader.Term, file *deadlines, sig
 		}
 	}()
 	c := r.command(t.Epoch(), file, r.grace, signals)
-	c.Held, c.Missed, c.Told = t.Held, r.missed, r.wasTold
+	c.Held, c.Missed, c.Told, c.Bounded = t.Held, r.missed, r.wasTold, r.graceSet
 	return supervise.Run(ctx, c)
 }
 
