@@ -315,6 +315,23 @@ func TestTableOfAnotherLog(t *testing.T) {
 	})
 }
 
+// A publisher that finds nothing new has read the table all the same: what it reports is there. Others may have taken the log
+// out, and added versions since.
+func TestNothingNewButUnpublished(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		p := k.publisher(nil, nil)
+		k.rows(1)
+		k.publish(p)
+		if _, err := k.publisher(nil, nil).Unpublish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Publish(t.Context())
+		if err != nil || !errors.Is(r.Err(), delta.ErrUnpublished) || r.Version != 2 || r.Files != 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
 // A log that was taken out of a table leaves its place to another.
 func TestTableOfAnUnpublishedLog(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {

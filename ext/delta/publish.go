@@ -45,8 +45,9 @@ type Publisher struct {
 	opts    Options
 	table   *table
 	sources []*source
-	state   *state // the newest that is known, or nil
-	parsed  parsed // of it
+	state   *state        // the newest that is known, or nil
+	looked  clock.Instant // when it was the newest
+	parsed  parsed        // of it
 	told    map[string]bool
 	rivals  int         // how many others seem to publish too
 	due     atomic.Bool // there is something to let go of; sources set it at the same time
@@ -172,8 +173,9 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 			p.opts.Hooks.Published(r)
 		}
 	}()
-	if p.state == nil {
-		if p.state, err = p.table.load(ctx, p.state); err != nil {
+	loaded := p.state == nil
+	if loaded {
+		if err = p.load(ctx); err != nil {
 			return r, err
 		}
 	}
@@ -193,15 +195,28 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 			if err := p.yield(ctx); err != nil {
 				return r, err
 			}
-			if p.state, err = p.table.load(ctx, p.state); err != nil {
+			if err = p.load(ctx); err != nil {
 				return r, err
 			}
-			if waited = true; p.report(&r, jobs) {
+			if waited, loaded = true, true; p.report(&r, jobs) {
 				return r, nil
 			}
 			continue
 		}
 		waited = false
+		if len(todo) == 0 && !loaded {
+			// The logs have nothing new, but others may have changed the table.
+			newer, err := p.newer(ctx)
+			if err == nil && newer {
+				err = p.load(ctx)
+			}
+			if err != nil {
+				return r, err
+			}
+			if loaded = true; newer {
+				continue
+			}
+		}
 		if err := p.advance(ctx, todo, &r); err != nil {
 			return r, err
 		}
@@ -213,22 +228,13 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 			if p.state, err = p.reload(ctx); err != nil {
 				return r, err
 			}
+			loaded = true
 		}
 		if p.report(&r, jobs) {
 			return r, nil
 		}
 	}
 	return r, fmt.Errorf("delta: others were quicker %d times in a row; run fewer publishers of this table", rounds)
-}
-
-// reload loads the table. If there is something to let go of, it lists the whole Delta log, so that
-// tidy needs no listing of its own.
-func (p *Publisher) reload(ctx context.Context) (s *state, err error) {
-	if p.listed = nil; !p.due.Load() {
-		return p.table.load(ctx, p.state)
-	}
-	s, p.listed, err = p.table.loadFrom(ctx, p.state, 0)
-	return s, err
 }
 
 // report fills in what is published, and returns whether that is all that was to be.
