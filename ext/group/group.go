@@ -261,6 +261,13 @@ func (g *Group) Leave(ctx context.Context) error {
 	}
 }
 
+// leaving reports whether this member is told to leave, or is drained.
+func (g *Group) leaving() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.machine.Leaving()
+}
+
 // step gives the machine an event and does what can be done at once. It sends no request and waits for
 // none.
 func (g *Group) step(ev member.Event) {

@@ -81,8 +81,8 @@ type Session struct {
 // owner is ready, and only then its context ends. Run returns
 //
 //   - nil if ctx ended, or somebody has drained this member: see [Drain];
-//   - ctx's cause, with the reason, if ctx ended and the outcome of an append was unknown then, or one failed
-//     for which work that returned nil did not wait;
+//   - ctx's cause with the reason, or [ErrLeft] with it if somebody has drained this member, if the outcome of an
+//     append was unknown then, or one failed for which work that returned nil did not wait;
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or st is nil;
 //   - ErrHung if some work did not return in time after its context had ended. It still
 //     runs, and a later call of Run in this process waits for it;
@@ -114,7 +114,7 @@ func Run(ctx context.Context, st store.Store, opts *RunOptions, work func(ctx co
 		return g.Run(ctx, r.partition)
 	})
 	if owed := r.owed.Load(); err == nil && owed != nil {
-		err = fmt.Errorf("%w, and not all that was appended is in the logs: %w", context.Cause(ctx), *owed)
+		err = fmt.Errorf("%w, and not all that was appended is in the logs: %w", cmp.Or(context.Cause(ctx), ErrLeft), *owed)
 	}
 	return err
 }
@@ -170,7 +170,7 @@ type running struct {
 	first      chan struct{}
 	filesKnown atomic.Bool
 	told       <-chan struct{}       // closed when Run is told to end
-	owed       atomic.Pointer[error] // why not all that was appended is in a log, although Run is told to end; one of them
+	owed       atomic.Pointer[error] // why not all that was appended is in a log, although this member leaves; one of them
 }
 
 func newRunning(st store.Store, opts *RunOptions, work func(ctx context.Context, s *Session) error) *running {
@@ -238,18 +238,25 @@ func (r *running) partition(ctx context.Context, p *Partition) error {
 	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
 	defer cancel()
 	closed := w.Close(drain)
-	select {
-	case <-r.told: // nobody calls the work again to see what is missing
-		if closed != nil && (err == nil || !errors.Is(closed, writer.ErrNotCommitted)) {
-			owed := fmt.Errorf("partition %d: %w", p.Number(), closed)
-			r.owed.CompareAndSwap(nil, &owed)
-		}
-	default:
+	// Nobody calls the work again here, to see what is missing.
+	if r.leaves(p) && closed != nil && (err == nil || !errors.Is(closed, writer.ErrNotCommitted)) {
+		owed := fmt.Errorf("partition %d: %w", p.Number(), closed)
+		r.owed.CompareAndSwap(nil, &owed)
 	}
 	if err == nil || errors.Is(err, context.Cause(ctx)) || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = cmp.Or(closed, err)
 	}
 	return err
+}
+
+// leaves reports whether Run is told to end, or somebody drains this member.
+func (r *running) leaves(p *Partition) bool {
+	select {
+	case <-r.told: // also if the session was lost meanwhile
+		return true
+	default:
+		return p.g.leaving()
+	}
 }
 
 // vouch says for the work that all is well while a log is opened or closed, until stop is called: the store may be

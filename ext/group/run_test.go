@@ -405,10 +405,11 @@ func TestRunGroupIdle(t *testing.T) {
 	})
 }
 
-// TestRunGroupToldToEnd: a member is told to end, and the store does not answer an append for which its work does not wait. Run does not
+// TestRunGroupToldToEnd: a member is told to end, or is drained, and the store does not answer an append for which its work does not wait. Run does not
 // return nil, whatever the work returns: nobody else says that a record is missing.
 func TestRunGroupToldToEnd(t *testing.T) {
-	for _, done := range []bool{false, true} {
+	for i := range 4 {
+		done, drained := i%2 > 0, i/2 > 0
 		inFleet(t, 1, func(f *fleet) {
 			var down atomic.Bool
 			f.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
@@ -437,10 +438,24 @@ func TestRunGroupToldToEnd(t *testing.T) {
 				})
 			}()
 			<-working
-			cancel(stop)
-			if err := <-ended; !errors.Is(err, stop) || !errors.Is(err, writer.ErrUnknown) {
-				t.Errorf("done %t: Run returns %v", done, err)
+			if !drained {
+				cancel(stop)
+			} else {
+				stop = group.ErrLeft
+				for s, err := range group.Observe(ctx, f.faulty, &group.Options{Clock: clock.Go()}) {
+					if err == nil {
+						err = group.Drain(ctx, f.faulty, s.Members[0].Name, &group.Options{Clock: clock.Go()})
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					break
+				}
 			}
+			if err := <-ended; !errors.Is(err, stop) || !errors.Is(err, writer.ErrUnknown) {
+				t.Errorf("done %t, drained %t: Run returns %v", done, drained, err)
+			}
+			cancel(nil)
 		})
 	}
 }

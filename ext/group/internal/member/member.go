@@ -104,6 +104,9 @@ func (m *Machine) Deadline() clock.Instant { return m.deadline + m.origin }
 // Joined reports whether the member's object was created in time.
 func (m *Machine) Joined() bool { return m.state != joining && m.version != "" }
 
+// Leaving reports whether it leaves: it is told to, or somebody drains it.
+func (m *Machine) Leaving() bool { return m.leaving }
+
 // Known is the newest assignment that the member has seen.
 func (m *Machine) Known() *assign.Assignment { return m.known }
 
