@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -272,7 +273,7 @@ func (l *leadership) contend(ctx context.Context) error {
 	case l.term = <-terms:
 		return nil
 	case err := <-l.held:
-		return err
+		return cmp.Or(err, context.Cause(ctx)) // nil: ctx has ended first
 	}
 }
 

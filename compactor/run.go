@@ -160,13 +160,19 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 	if err != nil {
 		return err
 	}
-	return elector.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+	done := false
+	err = elector.Run(ctx, func(ctx context.Context, t *leader.Term) error {
 		e, err := newEpoch(log, t.Token())
-		if err != nil {
-			return err
+		if err == nil {
+			err = work(ctx, c.pass(e))
 		}
-		return work(ctx, c.pass(e))
+		done = err == nil
+		return err
 	})
+	if err == nil && !done { // nil also says that ctx has ended
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 // pruneIdle is after how many checks of an idle log it is pruned again.

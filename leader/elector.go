@@ -145,15 +145,19 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 //
 // Run returns
 //
-//   - [Elector.Campaign]'s error, if this elector never led;
+//   - nil if ctx was cancelled before this elector led, or if ctx or Resign ended the work and it returned
+//     a cancellation. So nil does not say that the work is done: note that in work, where it matters;
+//   - otherwise [Elector.Campaign]'s error, if this elector never led;
 //   - a [TermError] if the term was lost during the work, joined with work's own
 //     error if that says something else;
-//   - ctx's cause if ctx was cancelled and work returned a cancellation;
-//   - nil if Resign ended the work and it returned a cancellation;
 //   - otherwise work's error.
 func (e *Elector) Run(ctx context.Context, work func(ctx context.Context, t *Term) error) (err error) {
 	t, err := e.Campaign(ctx)
 	if err != nil {
+		// With an outage it could not have led.
+		if _, down := errors.AsType[*outage.Error](err); ctx.Err() != nil && !down && errors.Is(err, context.Cause(ctx)) {
+			return nil
+		}
 		return err
 	}
 	t.beginWork()
@@ -174,18 +178,15 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context, t *Ter
 // verdict is what Run returns when work returned err. over is nil if the term was
 // not over then.
 func verdict(ctx context.Context, over *TermError, err error) error {
-	stopped := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrLost)
+	told := ctx.Err() != nil
+	stopped := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrLost) || told && errors.Is(err, context.Cause(ctx))
 	switch {
-	case over == nil:
-		return err
 	case over.lost() && stopped:
 		return over
 	case over.lost():
 		return fmt.Errorf("%w; the work: %w", over, err)
-	case !stopped:
-		return err
-	case ctx.Err() != nil && err != nil:
-		return context.Cause(ctx)
+	case stopped && (told || over != nil):
+		return nil
 	}
-	return nil
+	return err
 }

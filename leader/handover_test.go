@@ -110,7 +110,7 @@ func TestHandOverAlone(t *testing.T) {
 					told = time.Since(start)
 					return context.Cause(ctx)
 				})
-				if !errors.Is(err, context.Canceled) || told > 200*time.Millisecond {
+				if err != nil || told > 200*time.Millisecond {
 					w.Errorf("Run returned %v; the work's context ended after %v", err, told)
 				}
 			})
@@ -152,7 +152,7 @@ func TestHandOverIsBounded(t *testing.T) {
 					}
 					return context.Cause(ctx)
 				})
-				if !errors.Is(err, context.Canceled) {
+				if err != nil {
 					w.Error(err)
 				}
 			})
@@ -220,7 +220,7 @@ func TestDrainCountsFromTheCall(t *testing.T) {
 			}
 			return context.Cause(ctx)
 		})
-		if !errors.Is(err, context.Canceled) {
+		if err != nil {
 			w.Error(err)
 		}
 	})
@@ -240,7 +240,7 @@ func TestEndsOnAHungStore(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		if took := time.Since(start); !errors.Is(err, context.Canceled) && !errors.Is(err, leader.ErrLost) || took > 17*time.Second {
+		if took := time.Since(start); err != nil && !errors.Is(err, leader.ErrLost) || took > 17*time.Second {
 			w.Errorf("it ended after %v with %v", took, err)
 		}
 	})

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store/faultstore"
 )
 
 // What Run returns.
@@ -22,6 +24,18 @@ func TestRunVerdicts(t *testing.T) {
 			cancel()
 			<-ctx.Done()
 			return context.Cause(ctx)
+		}, nil},
+		{"cancelled, and at once", func(_ context.Context, cancel context.CancelFunc, _ *node, _ *leader.Term) error {
+			cancel()
+			return context.Canceled
+		}, nil},
+		{"cancelled and failed", func(ctx context.Context, cancel context.CancelFunc, _ *node, _ *leader.Term) error {
+			cancel()
+			<-ctx.Done()
+			return boom
+		}, []error{boom}},
+		{"cancelled elsewhere", func(context.Context, context.CancelFunc, *node, *leader.Term) error {
+			return context.Canceled
 		}, []error{context.Canceled}},
 		{"cancelled and content", func(ctx context.Context, cancel context.CancelFunc, _ *node, _ *leader.Term) error {
 			cancel()
@@ -61,6 +75,33 @@ func TestRunVerdicts(t *testing.T) {
 					w.Errorf("the lock was not released: %v", f)
 				}
 			})
+		})
+	}
+}
+
+// A candidate that is told to end before it leads ends with nil, unless the store did not work.
+func TestRunNeverLed(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			a, b := w.node("a"), w.node("b")
+			held := w.campaign(a)
+			stop := errors.New("the process is told to stop")
+			ctx, cancel := context.WithCancelCause(w.Context())
+			ended := make(chan error)
+			go func() {
+				ended <- b.Run(ctx, func(context.Context, *leader.Term) error { return errors.New("it leads") })
+			}()
+			time.Sleep(5 * time.Second)
+			if down {
+				w.faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout} })
+				time.Sleep(time.Minute)
+			}
+			cancel(stop)
+			if err := <-ended; (err != nil) != down || down && !errors.Is(err, stop) {
+				w.Errorf("down %t: %v", down, err)
+			}
+			w.faulty.SetHook(nil)
+			_ = held.Resign(w.Context())
 		})
 	}
 }
