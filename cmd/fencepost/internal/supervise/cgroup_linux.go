@@ -3,6 +3,7 @@ package supervise
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -106,10 +107,11 @@ func (g *cage) build(watchdog []string) {
 	if parent == "" {
 		return
 	}
-	dir, err := os.MkdirTemp(string(parent), "fencepost-exec-")
+	dir, err := os.MkdirTemp(string(parent), fmt.Sprintf("%s%d-", cagePrefix, os.Getpid()))
 	if err != nil {
 		return
 	}
+	parent.clean()
 	_, err = os.Stat(filepath.Join(dir, "cgroup.kill")) // Linux 5.14
 	if err == nil {
 		err = g.survive(watchdog, dir)
@@ -119,6 +121,22 @@ func (g *cage) build(watchdog []string) {
 		return
 	}
 	g.dir = cgroup(dir)
+}
+
+// cagePrefix and the number of the process begin the name of a cage.
+const cagePrefix = "fencepost-exec-"
+
+// clean removes the cages here whose process has died together with its watchdogs and its survivor. The kernel removes only what
+// is empty.
+func (c cgroup) clean() {
+	entries, _ := os.ReadDir(string(c))
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), cagePrefix)
+		number, _, _ := strings.Cut(rest, "-")
+		if pid, err := strconv.Atoi(number); ok && err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			cgroup(filepath.Join(string(c), e.Name())).remove()
+		}
+	}
 }
 
 // survive starts the survivor: in a session of its own, and with nothing open that others wait for.

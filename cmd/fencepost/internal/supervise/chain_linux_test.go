@@ -224,6 +224,26 @@ func TestChain(t *testing.T) {
 	}
 }
 
+// What is left of an exec that was killed with all its processes is removed later, and nothing else.
+func TestClean(t *testing.T) {
+	parent := cgroup(t.TempDir())
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	stays := []string{"other", "fencepost-exec-x", fmt.Sprintf("fencepost-exec-%d-1", os.Getpid())}
+	for _, name := range append(stays, fmt.Sprintf("fencepost-exec-%d-1/2", dead.Process.Pid)) {
+		if err := os.MkdirAll(filepath.Join(string(parent), name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parent.clean()
+	left, err := os.ReadDir(string(parent))
+	if err != nil || len(left) != len(stays) {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 // begins reports whether a process has a command line that begins so.
 func begins(pid int, line string) bool {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
