@@ -382,7 +382,7 @@ func TestDeposed(t *testing.T) {
 				t.Error(got)
 			}
 			eventually(t, "another term", func() bool { return strings.Contains(errs.String(), "leading in epoch 2") })
-			if !strings.Contains(errs.String(), "no longer leading: leader: deposed") {
+			if !strings.Contains(errs.String(), "leader: deposed") {
 				t.Error(errs.String())
 			}
 			if _, err := io.WriteString(in, "c\n"); err != nil {

@@ -39,6 +39,7 @@ type Input struct {
 	name   string
 	format Format
 	blocks chan block
+	closed chan struct{}
 
 	rest []byte // read and not cut yet
 	end  error  // why nothing comes after rest: io.EOF or a failure
@@ -62,10 +63,10 @@ type Batch struct {
 	raw      []byte
 }
 
-// NewInput reads r, which errors call name. The goroutine that reads ends when r does, or
-// with the process: nothing can interrupt a read from a terminal.
+// NewInput reads r, which errors call name. The goroutine that reads ends when r does, after
+// Close at the next read, or with the process: nothing can interrupt a read from a terminal.
 func NewInput(r io.Reader, name string, format Format) *Input {
-	in := &Input{name: name, format: format, blocks: make(chan block)}
+	in := &Input{name: name, format: format, blocks: make(chan block), closed: make(chan struct{})}
 	go in.pump(r)
 	return in
 }
@@ -77,13 +78,20 @@ func (in *Input) pump(r io.Reader) {
 		if n > 0 || err != nil {
 			// Copy it: otherwise each small read from a pipe would keep a whole block in
 			// memory until it is acknowledged.
-			in.blocks <- block{bytes.Clone(buf[:n]), err}
+			select {
+			case in.blocks <- block{bytes.Clone(buf[:n]), err}:
+			case <-in.closed:
+				return
+			}
 		}
 		if err != nil {
 			return
 		}
 	}
 }
+
+// Close says that nobody reads the input any more.
+func (in *Input) Close() { close(in.closed) }
 
 // fill waits for more bytes.
 func (in *Input) fill(ctx context.Context) error {

@@ -86,6 +86,9 @@ func (k *Kit) await(ctx context.Context, url, what, remedy string, look func(st 
 	}
 }
 
+// sameFailure is how long a failure is not told again: the vigil says how long it lasts.
+const sameFailure = 10 * time.Minute
+
 // Again waits before what a failure of the store has ended is tried again, and says so. It returns why that is in vain.
 func (k *Kit) Again(ctx context.Context, err error, trying string, in time.Duration) error {
 	switch {
@@ -94,7 +97,10 @@ func (k *Kit) Again(ctx context.Context, err error, trying string, in time.Durat
 	case !Passing(err):
 		return err
 	}
-	k.Console.Note("%s; %s again in %v", Line(err), trying, in)
+	if why := Line(err); why != k.failure || time.Since(k.failed) > sameFailure {
+		k.failure, k.failed = why, time.Now()
+		k.Console.Note("%s; %s again in %v", why, trying, in)
+	}
 	return Pause(ctx, in)
 }
 

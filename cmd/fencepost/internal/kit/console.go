@@ -3,6 +3,7 @@ package kit
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -153,9 +154,33 @@ func (c *Console) Write(b []byte) (int, error) {
 	return c.w.Write(b)
 }
 
-// Logger logs to the console.
-func (c *Console) Logger() *zap.Logger {
+// Logger logs to the console from a level on. That a store does not answer the vigil says already. What there is only
+// without warnings from others looks like the lines of the verb.
+func (c *Console) Logger(level zapcore.Level) *zap.Logger {
 	cfg := zap.NewDevelopmentEncoderConfig()
-	cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), zapcore.AddSync(c), zap.InfoLevel))
+	cfg.EncodeTime, cfg.ConsoleSeparator = zapcore.TimeEncoderOfLayout("15:04:05.000"), " "
+	if level > zap.InfoLevel {
+		cfg = zapcore.EncoderConfig{MessageKey: cfg.MessageKey, EncodeDuration: cfg.EncodeDuration, EncodeTime: cfg.EncodeTime, ConsoleSeparator: cfg.ConsoleSeparator}
+	}
+	return zap.New(untold{zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), zapcore.AddSync(harmless{c}), level)})
+}
+
+// harmless escapes what would steer a terminal.
+type harmless struct{ *Console }
+
+func (h harmless) Write(b []byte) (int, error) {
+	_, err := h.Console.Write([]byte(safe(string(b))))
+	return len(b), err
+}
+
+// untold leaves out the lines about a store that does not answer.
+type untold struct{ zapcore.Core }
+
+func (u untold) With(fields []zapcore.Field) zapcore.Core { return untold{u.Core.With(fields)} }
+
+func (u untold) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if strings.HasPrefix(e.Message, "the store ") || e.Message == "waiting for the store" {
+		return to
+	}
+	return u.Core.Check(e, to)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,27 +27,154 @@ func (k *Kit) reach(ctx context.Context, st store.Store) error {
 	return nil // what else is wrong, the verb finds with better words
 }
 
-// watched is a store that says when it has not answered for a while, whatever a verb asks of
-// it. The library retries for minutes, which would look like a hang.
-type watched struct {
-	store.Store
+// vigil says what this process waits for when a store does not answer, whatever a verb asks of it: what, for how long,
+// and why. The library retries for minutes, which would look like a hang. Requests are told apart by what they do below
+// which folder: a store may list and not write, and what works says nothing of what fails.
+type vigil struct {
 	patience time.Duration
 	note     func(format string, args ...any)
 
-	mu      sync.Mutex
-	busy    int         // requests that wait for an answer
-	silent  time.Time   // since when there is no answer to those that wait, or that failed; zero: there is
-	timer   *time.Timer // nil: not set
-	last    error       // of a request since then
-	waiting string      // the request that began last
-	told    bool
+	mu    sync.Mutex
+	waits map[ask]*wait
+	timer *time.Timer // nil: not set
+	next  time.Time   // the next line
+	told  bool        // there was a line about this outage
 }
 
-func newWatched(st store.Store, c *Console) store.Store {
-	return &watched{Store: st, patience: max(c.pause, time.Second), note: c.Note}
+type ask struct{ where, op, folder string }
+
+// wait is for the answers to requests of a kind.
+type wait struct {
+	busy   int       // requests that wait for an answer
+	silent time.Time // since when there is no answer to those that wait, or that failed; zero: there is
+	key    string    // of the request that failed last, or that waits
+	last   error     // of that; nil if none has failed
+	begun  time.Time // the last request for that key
+	other  time.Time // the last request for any
 }
 
-// Unwatched is the store itself, for a verb that logs the failures that are retried.
+// forgotten is after how long nobody asks any more for what has failed.
+const forgotten = time.Minute
+
+func newVigil(c *Console) *vigil {
+	return &vigil{patience: max(c.pause, time.Second), note: c.Note, waits: map[ask]*wait{}}
+}
+
+func (v *vigil) begin(a ask, key string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	w, now := v.waits[a], time.Now()
+	if w == nil {
+		w = &wait{}
+		v.waits[a] = w
+	}
+	w.busy++
+	if w.silent.IsZero() {
+		w.silent = now
+	}
+	if w.last == nil {
+		w.key = key
+	}
+	if w.key == key {
+		w.begun = now
+	}
+	if w.other = now; v.timer == nil {
+		v.timer = time.AfterFunc(v.patience, v.check)
+	}
+}
+
+func (v *vigil) end(ctx context.Context, a ask, key string, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	w, now := v.waits[a], time.Now()
+	w.busy--
+	switch {
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		// Whoever sent it does not wait any more: it says nothing about the store.
+		if w.busy == 0 && w.last == nil && !v.told {
+			delete(v.waits, a)
+		}
+	case ctx.Err() != nil: // it got no answer in time
+		w.last, w.key, w.begun = context.Cause(ctx), key, now
+	case !answered(err):
+		w.last, w.key, w.begun = err, key, now
+	case w.last != nil && w.key != key && now.Sub(w.begun) < forgotten/2:
+		// Another key works, and this one is asked for again and again.
+	default:
+		failed := w.last != nil || now.Sub(w.silent) >= v.patience
+		if w.silent, w.last = now, nil; w.busy == 0 {
+			delete(v.waits, a)
+		}
+		if failed && v.told && !v.failing(now) {
+			v.told, v.next = false, time.Time{}
+			v.note("%s answers again: %s %s", a.where, a.op, key)
+		}
+	}
+}
+
+// stop ends the lines.
+func (v *vigil) stop() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.timer != nil {
+		v.timer.Stop()
+	}
+	v.note = func(string, ...any) {}
+}
+
+// failing tells whether anything is waited for too long, after it has forgotten what nobody wants any more.
+func (v *vigil) failing(now time.Time) bool {
+	for a, w := range v.waits {
+		if w.busy == 0 && now.Sub(w.other) > forgotten {
+			delete(v.waits, a)
+		} else if now.Sub(w.silent) >= v.patience {
+			return true
+		}
+	}
+	return false
+}
+
+// check says for what this process waits longest, if too long, and checks again later.
+func (v *vigil) check() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := time.Now()
+	v.timer = nil
+	if !v.failing(now) {
+		v.told, v.next = false, time.Time{}
+		if len(v.waits) > 0 {
+			v.timer = time.AfterFunc(v.patience/2, v.check)
+		}
+		return
+	}
+	var of ask
+	var longest *wait
+	for a, w := range v.waits {
+		if longest == nil || w.silent.Before(longest.silent) {
+			of, longest = a, w
+		}
+	}
+	if !now.Before(v.next) {
+		lasts := now.Sub(longest.silent)
+		s := contact.Waiting{Store: of.where, For: lasts, Err: longest.last}
+		v.note("%v: %s %s; trying again", s, of.op, longest.key)
+		v.told, v.next = true, now.Add(Rarely(lasts, v.patience))
+	}
+	v.timer = time.AfterFunc(min(max(v.next.Sub(now), time.Millisecond), forgotten), v.check)
+}
+
+// Rarely is how long after a line about something that lasts already the next one comes: soon at first, then less and less often.
+func Rarely(lasts, patience time.Duration) time.Duration {
+	return min(max(lasts/4, patience), max(patience, 10*time.Minute))
+}
+
+// watched is a store that a vigil watches.
+type watched struct {
+	store.Store
+	*vigil
+}
+
+// Unwatched is the store itself, for a verb that tells of failures itself.
 func Unwatched(st store.Store) store.Store {
 	if w, ok := st.(*watched); ok {
 		return w.Store
@@ -54,63 +182,11 @@ func Unwatched(st store.Store) store.Store {
 	return st
 }
 
-func (w *watched) begin(op, key string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.busy++
-	w.waiting = op + " " + key
-	if w.silent.IsZero() {
-		w.silent = time.Now()
-	}
-	if w.timer == nil {
-		w.timer = time.AfterFunc(w.patience, w.check)
-	}
-}
-
-func (w *watched) end(ctx context.Context, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.busy--
-	switch {
-	case errors.Is(context.Cause(ctx), context.Canceled):
-		// Whoever sent it does not wait any more: it says nothing about the store.
-		if w.busy == 0 && w.last == nil && !w.told {
-			w.silent = time.Time{}
-		}
-	case ctx.Err() != nil: // it got no answer in time
-	case answered(err):
-		if w.told {
-			w.note("%s answers again", w.Traits().Where())
-		}
-		w.told, w.last, w.silent = false, nil, time.Time{}
-		if w.busy > 0 {
-			w.silent = time.Now()
-		}
-	default:
-		w.last = err
-	}
-}
-
-// check says that there is no answer, if so, and checks again later.
-func (w *watched) check() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.timer = nil
-	if w.silent.IsZero() {
-		return
-	}
-	wait := w.patience
-	if since := time.Since(w.silent); since < w.patience {
-		wait -= since
-	} else {
-		w.told = true
-		s := contact.Waiting{Store: w.Traits().Where(), For: since, Err: w.last}.String()
-		if w.last == nil {
-			s += ": " + w.waiting
-		}
-		w.note("%s; trying again", s)
-	}
-	w.timer = time.AfterFunc(wait, w.check)
+// ask is told of a request, and returns what is to be told of its end.
+func (w *watched) ask(ctx context.Context, op, key string) (begin func(), end func(error)) {
+	folder, _, _ := strings.Cut(key, "/")
+	a := ask{w.Traits().Where(), op, folder}
+	return func() { w.begin(a, key) }, func(err error) { w.end(ctx, a, key, err) }
 }
 
 // answered reports whether the store has answered, whatever it said.
@@ -120,36 +196,43 @@ func answered(err error) bool {
 }
 
 func (w *watched) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
-	w.begin("get", key)
+	begin, end := w.ask(ctx, "get", key)
+	begin()
 	obj, err := w.Store.Get(ctx, key, opts)
-	w.end(ctx, err)
+	end(err)
 	if err == nil {
-		obj.Body = &watchedBody{ReadCloser: obj.Body, ctx: ctx, w: w, key: key}
+		obj.Body = &watchedBody{obj.Body, begin, end}
 	}
 	return obj, err
 }
 
 func (w *watched) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
-	w.begin("put", key)
+	begin, end := w.ask(ctx, "put", key)
+	begin()
 	info, err := w.Store.Put(ctx, key, body, opts)
-	w.end(ctx, err)
+	end(err)
+	return info, err
+}
+
+func (w *watched) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
+	begin, end := w.ask(ctx, "upload", key)
+	begin()
+	info, err := w.Store.Upload(ctx, key, &watchedReader{body, begin, end}, opts)
+	end(err)
 	return info, err
 }
 
 func (w *watched) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
-		w.begin("list", prefix)
-		waits := true
+		begin, end := w.ask(ctx, "list", prefix)
+		begin()
 		for info, err := range w.Store.List(ctx, prefix, opts) {
-			w.end(ctx, err)
-			if waits = yield(info, err) && err == nil; !waits {
+			if end(err); !yield(info, err) || err != nil {
 				return
 			}
-			w.begin("list", prefix)
+			begin()
 		}
-		if waits {
-			w.end(ctx, nil)
-		}
+		end(nil)
 	}
 }
 
@@ -157,21 +240,23 @@ func (w *watched) Delete(ctx context.Context, keys ...string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	w.begin("delete", keys[0])
+	begin, end := w.ask(ctx, "delete", keys[0])
+	begin()
 	err := w.Store.Delete(ctx, keys...)
-	w.end(ctx, err)
+	end(err)
 	return err
 }
 
 func (w *watched) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
 	if st, ok := store.As[store.UploadAborter](w.Store); ok {
-		w.begin("list uploads", prefix)
+		begin, end := w.ask(ctx, "list uploads", prefix)
+		begin()
 		n, err := st.AbortUploads(ctx, prefix, func(info store.Info) bool {
-			w.end(ctx, nil) // each upload is an answer
-			defer w.begin("list uploads", prefix)
+			end(nil) // each upload is an answer
+			defer begin()
 			return doomed(info)
 		})
-		w.end(ctx, err)
+		end(err)
 		return n, err
 	}
 	return 0, nil
@@ -179,9 +264,10 @@ func (w *watched) AbortUploads(ctx context.Context, prefix string, doomed func(s
 
 func (w *watched) Expiries(ctx context.Context, prefix string) ([]store.Expiry, error) {
 	if st, ok := store.As[store.ExpiryTeller](w.Store); ok {
-		w.begin("read rules", prefix)
+		begin, end := w.ask(ctx, "read rules", prefix)
+		begin()
 		rules, err := st.Expiries(ctx, prefix)
-		w.end(ctx, err)
+		end(err)
 		return rules, err
 	}
 	return nil, errors.ErrUnsupported
@@ -190,18 +276,30 @@ func (w *watched) Expiries(ctx context.Context, prefix string) ([]store.Expiry, 
 // watchedBody is the body of an object. Only the reads of it wait for the store.
 type watchedBody struct {
 	io.ReadCloser
-	ctx context.Context //nolint:containedctx // that of the Get
-	w   *watched
-	key string
+	begin func()
+	end   func(error)
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
-	b.w.begin("get", b.key)
+	b.begin()
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 || err == io.EOF {
-		b.w.end(b.ctx, nil)
+		b.end(nil)
 	} else {
-		b.w.end(b.ctx, err)
+		b.end(err)
 	}
 	return n, err
+}
+
+// watchedReader is what is uploaded. While it is read the store waits, and each part that it has taken is an answer.
+type watchedReader struct {
+	io.Reader
+	begin func()
+	end   func(error)
+}
+
+func (r *watchedReader) Read(p []byte) (int, error) {
+	r.end(nil)
+	defer r.begin()
+	return r.Reader.Read(p)
 }

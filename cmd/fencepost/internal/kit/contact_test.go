@@ -2,6 +2,7 @@ package kit
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,7 +41,8 @@ func TestWatchedBesides(t *testing.T) {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var says []string
-				w := &watched{Store: slow{memstore.New(nil)}, patience: 5 * time.Second, note: func(format string, _ ...any) { says = append(says, format) }}
+				w := &watched{slow{memstore.New(nil)}, newVigil(NewConsole(io.Discard, false, 5*time.Second))}
+				w.note = func(format string, _ ...any) { says = append(says, format) }
 				if err := ask(t.Context(), w); err != nil {
 					t.Fatal(err)
 				}

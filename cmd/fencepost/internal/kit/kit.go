@@ -47,17 +47,22 @@ type Kit struct {
 	// Gauges measure the verb's requests to stores, and what it does.
 	Gauges Gauges
 
-	stop  func() // ends what the verb serves; may be nil
-	files string // the URL of --files
+	vigil *vigil
+	// failure is what Again has said last, and failed is when.
+	failure string
+	failed  time.Time
+	stop    func() // ends what the verb serves; may be nil
+	files   string // the URL of --files
 }
 
 // Begin is called before a verb, when its flags are read.
 func (k *Kit) Begin() {
 	k.Patience = cmp.Or(k.Patience, 5*time.Second)
 	k.Console = NewConsole(k.Err, k.Terminal && !k.Verbose, k.Patience)
-	k.Log = zap.NewNop()
+	k.vigil = newVigil(k.Console)
+	k.Log = k.Console.Logger(zap.WarnLevel)
 	if k.Verbose {
-		k.Log = k.Console.Logger()
+		k.Log = k.Console.Logger(zap.InfoLevel)
 	}
 }
 
@@ -65,6 +70,9 @@ func (k *Kit) Begin() {
 func (k *Kit) End() {
 	if k.stop != nil {
 		k.stop()
+	}
+	if k.vigil != nil {
+		k.vigil.stop()
 	}
 	if k.Console != nil {
 		k.Console.Done()
@@ -106,7 +114,7 @@ func (k *Kit) Store(ctx context.Context, raw string, create bool) (store.Store, 
 	if err != nil {
 		return nil, err
 	}
-	return newWatched(k.Gauges.store(st), k.Console), nil
+	return &watched{k.Gauges.store(st), k.vigil}, nil
 }
 
 // Writable returns manifest.ErrBackup if st is a backup, and manifest.ErrRestoring if one is being restored there.
@@ -179,7 +187,13 @@ func Orphaned(ctx context.Context, st store.Store, err error) error {
 // Probing are the options for a probe of the store at a URL. Each client of the probe
 // opens connections of its own.
 func (k *Kit) Probing(raw string) *probe.Options {
-	return &probe.Options{Open: func(ctx context.Context) (store.Store, error) { return k.Open(ctx, raw) }}
+	return &probe.Options{Open: func(ctx context.Context) (store.Store, error) {
+		st, err := k.Open(ctx, raw)
+		if err != nil {
+			return nil, err
+		}
+		return &watched{st, k.vigil}, nil
+	}}
 }
 
 // Aloud says when a probe begins: it is made once in a place, and takes seconds.

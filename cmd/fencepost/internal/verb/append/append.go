@@ -194,7 +194,9 @@ func (p *appending) run(ctx context.Context) error {
 		return p.serve(ctx, st, opts)
 	}
 	name := cmp.Or(p.file, "standard input")
-	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))
+	input := feed.NewInput(in, name, feed.Format(p.format))
+	defer input.Close()
+	f := feed.New(input, p.source, p.hooks(size))
 	f.Batch = p.batch
 	if p.granted.epoch > 0 {
 		err = p.inEpoch(ctx, st, f, opts)
@@ -317,15 +319,10 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 		Elected: func(e leader.Election) {
 			p.Console.Note("leading in epoch %d, after waiting for %v", e.Epoch, e.Took.Round(time.Millisecond))
 		},
-		Ended: func(e leader.End) {
-			if !errors.Is(e.Cause, leader.ErrResigned) {
-				p.Console.Note("no longer leading: %s", kit.Line(e.Cause))
-			}
-		},
 	}
 	if p.Verbose {
 		// The log says the same.
-		notes, st = leader.Hooks{}, kit.Unwatched(st)
+		notes = leader.Hooks{}
 	}
 	p.leader.Hooks = p.Gauges.Leader("log", notes)
 	opts := &fencepost.Options{

@@ -104,9 +104,6 @@ func (g *granted) init(o *manifest.InitOptions) {
 func (p *appending) inEpoch(ctx context.Context, st store.Store, f *feed.Feed, wo *writer.Options) error {
 	p.epoch = p.granted.epoch
 	wo.Logger = p.Log.Named("writer")
-	if p.Verbose {
-		st = kit.Unwatched(st)
-	}
 	w, err := writer.Open(ctx, st, fence.NewToken(p.epoch), wo)
 	if err != nil {
 		return p.refused(err)

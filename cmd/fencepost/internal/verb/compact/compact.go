@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
@@ -129,10 +130,7 @@ func compact(ctx context.Context, k *kit.Kit, url string, f *compaction, o *comp
 	}
 	o.Logger = k.Log
 	if f.watch && !k.Verbose {
-		o.Logger = k.Console.Logger()
-	}
-	if f.watch {
-		st = kit.Unwatched(st)
+		o.Logger = k.Console.Logger(zap.InfoLevel)
 	}
 	var round compactor.Report
 	o.Hooks.Progress = func(r compactor.Report) {
@@ -170,7 +168,7 @@ func compact(ctx context.Context, k *kit.Kit, url string, f *compaction, o *comp
 func runGroup(ctx context.Context, k *kit.Kit, url string, f *compaction, files store.Store, changed func(flag string) bool, validity time.Duration) error {
 	log := k.Log
 	if !k.Verbose {
-		log = k.Console.Logger()
+		log = k.Console.Logger(zap.InfoLevel)
 	}
 	o := f.o
 	o.Files = files
