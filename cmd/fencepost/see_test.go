@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -175,6 +176,16 @@ func TestExporter(t *testing.T) {
 		status, body := get(t, address+"/readyz")
 		return status == 200 && strings.Contains(body, `"url":"`+url+`"`)
 	})
+	var down atomic.Bool
+	open := whileUp(&down)
+	address, _, _ = backgroundOn(t, open, nil, "exporter", "--listen", "127.0.0.1:0", "--requests-per-minute", "6000", url)
+	for _, away := range []bool{false, true, false} {
+		down.Store(away)
+		eventually(t, fmt.Sprintf("that it is ready, %v", !away), func() bool {
+			status, _ := get(t, address+"/readyz")
+			return status == map[bool]int{false: 200, true: 503}[away]
+		})
+	}
 	missing, _, _ := background(t, nil, "exporter", "--listen", "127.0.0.1:0", "--requests-per-minute", "6000", "mem://none")
 	eventually(t, "why it is not ready", func() bool {
 		status, body := get(t, missing+"/readyz")

@@ -270,8 +270,9 @@ func TestFailover(t *testing.T) {
 	p.until("how the term ended", `[...document.querySelectorAll("#s-terms")].length && document.querySelector("section[aria-labelledby=s-terms]").innerText.includes("lapsed")`)
 	p.until("that it is told", `document.getElementById("news").textContent.includes("in epoch 2")`)
 	p.until("a fold", `!document.querySelector("section[aria-labelledby=s-the-log] .scale").innerText.includes("floor 0/1")`)
-	p.until("the manifests", `/compactor/.test(document.querySelector("section[aria-labelledby=s-manifests]").innerText) && /writer/.test(document.querySelector("section[aria-labelledby=s-manifests]").innerText)`)
-	p.until("the pin", `document.querySelector("section[aria-labelledby=s-pins]").innerText.includes("before-the-move")`)
+	p.until("the manifests", `/compactor/.test(document.querySelector("section[aria-labelledby=s-manifests]").textContent) && /writer/.test(document.querySelector("section[aria-labelledby=s-manifests]").textContent)`)
+	p.until("a verdict", `document.getElementById("verdict").innerText.includes("healthy")`)
+	p.until("the pin", `document.querySelector("section[aria-labelledby=s-pins]").textContent.includes("before-the-move")`)
 	if label := ask[string](p, `document.querySelector("#terms").getAttribute("aria-label")`); !strings.Contains(label, "Epoch 1:") || !strings.Contains(label, "Nobody for") || !strings.Contains(label, "Epoch 2:") {
 		t.Errorf("a screen reader is told %q", label)
 	}

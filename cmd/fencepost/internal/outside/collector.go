@@ -1,6 +1,7 @@
 package outside
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,17 +44,17 @@ var sheet = struct {
 
 	leads:          desc("log_leader_leads", "1 if somebody leads the log, else 0."),
 	epoch:          desc("log_leader_epoch", "The newest epoch of the log."),
-	leader:         desc("log_leader_info", "1, with the name of the newest leader.", "holder"),
+	leader:         desc("log_leader_info", "1, with the machine of the newest leader, or its whole name if somebody chose it.", "holder"),
 	terms:          desc("log_leader_acquired_timestamp_seconds", "When the newest leader began to lead, by its clock."),
 	compactorLeads: desc("log_compactor_leads", "1 if somebody compacts the log, else 0."),
 	compactorEpoch: desc("log_compactor_epoch", "The newest epoch of the compactors; 0 if there was none."),
 
-	records:         desc("log_records", "Offset of the end of the log, as last noted by its leader."),
+	records:         desc("log_records", "Offset of the end of the log."),
 	first:           desc("log_first_offset", "Offset of the first record that is kept."),
 	folded:          desc("log_folded_offset", "Offset of the floor: the records before it are in segments."),
 	unfolded:        desc("log_unfolded_objects", "Objects from the floor to the tail, which a compactor has not folded yet."),
 	unfoldedMore:    desc("log_unfolded_more", "1 if log_unfolded_objects is only a lower bound, since there were too many to list, else 0."),
-	unfoldedRecords: desc("log_unfolded_records", "Records from the floor to the end, as last noted."),
+	unfoldedRecords: desc("log_unfolded_records", "Records from the floor to the end."),
 	written:         desc("log_written_timestamp_seconds", "When the newest object was written, by the store's clock."),
 	segments:        desc("log_segments", "Segments of the newest manifest."),
 	files:           desc("log_files", "Live files of the log's table."),
@@ -71,7 +72,7 @@ var sheet = struct {
 
 	lockLeads:  desc("lock_leader_leads", "1 if somebody leads where there is a lock and no log, as with exec, else 0."),
 	lockEpoch:  desc("lock_leader_epoch", "The newest epoch of the lock."),
-	lockLeader: desc("lock_leader_info", "1, with the name of the newest leader.", "holder"),
+	lockLeader: desc("lock_leader_info", "1, with the machine of the newest leader, or its whole name if somebody chose it.", "holder"),
 	lockTerm:   desc("lock_leader_acquired_timestamp_seconds", "When the newest leader began to lead, by its clock."),
 	lockUntil:  desc("lock_leader_until_timestamp_seconds", "When the lease ends unless it is renewed, by the leader's clock; only while somebody leads."),
 
@@ -79,7 +80,7 @@ var sheet = struct {
 	unowned:    desc("partitions_unowned", "Partitions that nobody owns."),
 	moving:     desc("partitions_moving", "Partitions that wait until their last owner has stopped."),
 	givenUp:    desc("partitions_given_up", "Partitions whose owners gave them up, because the work failed."),
-	owned:      desc("partitions_owned", "Partitions that a member owns.", "member", "identity"),
+	owned:      desc("partitions_owned", "Partitions that the members on a machine own, or of a name that somebody chose.", "identity"),
 	members:    desc("members", "Members of the group, by state: live, leaving, lapsed, expired.", "state"),
 	assignment: desc("assignment_number", "Number of the newest assignment."),
 }
@@ -132,7 +133,7 @@ func collectLog(l *Log, set setter) {
 		t := &l.Terms[0]
 		set(sheet.leads, truth(t.Leads))
 		set(sheet.epoch, float64(t.Epoch))
-		set(sheet.leader, 1, t.Holder)
+		set(sheet.leader, 1, machine(t.Holder))
 		set(sheet.terms, stamp(t.From))
 	case len(l.Terms) == 0 && l.Read.Leader:
 		set(sheet.leads, 0)
@@ -202,7 +203,7 @@ func collectLock(l *Lock, set setter) {
 		t := &l.Terms[0]
 		set(sheet.lockLeads, truth(t.Leads))
 		set(sheet.lockEpoch, float64(t.Epoch))
-		set(sheet.lockLeader, 1, t.Holder)
+		set(sheet.lockLeader, 1, machine(t.Holder))
 		set(sheet.lockTerm, stamp(t.From))
 		if t.Leads {
 			set(sheet.lockUntil, stamp(t.Until))
@@ -220,11 +221,24 @@ func collectGroup(g *Group, set setter) {
 	set(sheet.assignment, float64(g.Assignment))
 	set(sheet.unowned, float64(len(g.Unowned)))
 	states := map[string]int{"live": 0, "leaving": 0, "lapsed": 0, "expired": 0}
+	owned := map[string]int{}
 	for _, m := range g.Members {
-		set(sheet.owned, float64(m.Owned), m.Name, m.Identity)
+		owned[machine(m.Identity)] += m.Owned
 		states[m.State]++
+	}
+	for identity, n := range owned {
+		set(sheet.owned, float64(n), identity)
 	}
 	for state, n := range states {
 		set(sheet.members, float64(n), state)
 	}
+}
+
+// machine is an identity without what differs from one process to the next: a label has few values. The default one is
+// host/pid/uuid.
+func machine(identity string) string {
+	if p := strings.Split(identity, "/"); len(p) == 3 && len(p[2]) == 36 {
+		return p[0]
+	}
+	return identity
 }

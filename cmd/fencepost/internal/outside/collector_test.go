@@ -23,19 +23,22 @@ var write = flag.Bool("write", false, "write the table in docs/metrics.md")
 
 const doc = "../../../../docs/metrics.md"
 
+// process is the identity of a process on one machine, as leader.DefaultIdentity makes it: no label has it.
+func process(n int) string { return fmt.Sprintf("vm/%d/3528b946-f536-4bd4-a712-8a66dcabd9%02d", n, n) }
+
 // The list in docs/metrics.md is what is exported: go test -run Table -write writes it.
 func TestTable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	states := []outside.State{{URL: "a", Asked: now, Log: &outside.Log{
 		Read:  outside.Parts{Leader: true, Manifest: true, Tail: true, Compactor: true, Pins: true, PinVersions: true},
-		Terms: []survey.Term{{Epoch: 2, Holder: "ann", State: "held", Leads: true, From: now}}, Log: survey.Log{
+		Terms: []survey.Term{{Epoch: 2, Holder: process(3), State: "held", Leads: true, From: now}}, Log: survey.Log{
 			Compactor: survey.Term{Epoch: 1, State: "expired"}, Unfolded: &survey.Unfolded{Objects: 3},
 			Look: inspect.Look{Tail: fence.Position{Epoch: 2, Seq: 4}, LastAt: now, End: 10, State: inspect.State{FloorOffset: 4, Edits: 9}},
 		},
 		Manifests: []outside.Manifest{{Version: 7, Written: now}}, PinCount: 2, Pins: []outside.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
 		Published: &outside.Published{Version: 6, Edits: 8, At: now},
 	}}, {URL: "b", Err: "away", Group: &outside.Group{Group: survey.Group{
-		Partitions: 3, Unowned: []int{1}, Moving: []int{1}, Members: []survey.Member{{Name: "m", Identity: "ann", Owned: 2, State: "live"}, {Name: "n", State: "lapsed"}},
+		Partitions: 3, Unowned: []int{1}, Moving: []int{1}, Members: []survey.Member{{Name: "m", Identity: process(1), Owned: 2, State: "live"}, {Name: "n", Identity: process(2), Owned: 1, State: "lapsed"}},
 	}}}, {URL: "c", Lock: &outside.Lock{Terms: []survey.Term{{Epoch: 5, Holder: "cat", State: "held", Leads: true, From: now, To: now, Until: now.Add(15 * time.Second)}}}},
 		{URL: "d", Lock: &outside.Lock{Complete: true}},
 	}
@@ -67,9 +70,9 @@ func TestTable(t *testing.T) {
 		rows = append(rows, fmt.Sprintf("- `%s`: %s%s", f.GetName(), f.GetHelp(), more))
 	}
 	for key, want := range map[string]float64{
-		"fencepost_watch_up a": 1, "fencepost_watch_up b": 0, "fencepost_log_leader_leads a": 1, "fencepost_log_leader_epoch a": 2, "fencepost_log_leader_info ann a": 1,
+		"fencepost_watch_up a": 1, "fencepost_watch_up b": 0, "fencepost_log_leader_leads a": 1, "fencepost_log_leader_epoch a": 2, "fencepost_log_leader_info vm a": 1,
 		"fencepost_log_compactor_leads a": 0, "fencepost_log_unfolded_records a": 6, "fencepost_log_unfolded_objects a": 3, "fencepost_log_oldest_pin_version a": 3, "fencepost_log_pins a": 2,
-		"fencepost_partitions_unowned b": 1, "fencepost_partitions_owned ann m b": 2, "fencepost_members lapsed b": 1, "fencepost_members live b": 1,
+		"fencepost_partitions_unowned b": 1, "fencepost_partitions_owned vm b": 3, "fencepost_members lapsed b": 1, "fencepost_members live b": 1,
 		"fencepost_lock_leader_leads c": 1, "fencepost_lock_leader_epoch c": 5, "fencepost_lock_leader_info cat c": 1, "fencepost_lock_leader_acquired_timestamp_seconds c": 1e9,
 		"fencepost_lock_leader_until_timestamp_seconds c": 1e9 + 15, "fencepost_lock_leader_leads d": 0, "fencepost_watch_up d": 1,
 		"fencepost_log_edits a": 9, "fencepost_log_published_version a": 6, "fencepost_log_published_edits a": 8, "fencepost_log_published_timestamp_seconds a": 1e9,

@@ -1,6 +1,7 @@
 package outside
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -10,10 +11,18 @@ import (
 )
 
 // followLock watches a place that has a lock and no log, until something else is there. A tick reads the
-// newest lock. Each eighth lists the locks too, and looks what is there.
+// newest lock, and each third looks whether there is a log now. Each ninth lists the locks too, and looks what is there.
 func (h *Hub) followLock(ctx context.Context, i int, st store.Store) {
 	f := h.follower(st)
+	looks := 0
+	f.jobs.place = job{every: 3, wait: 3}
 	f.jobs.place.do = func(ctx context.Context) error {
+		if looks++; looks%3 != 0 {
+			if _, err := manifest.ReadFormat(ctx, st, h.settle()); !errors.Is(err, manifest.ErrNotInitialized) {
+				return cmp.Or(err, errElsewhere)
+			}
+			return nil
+		}
 		kind, _, err := h.kind(ctx, st)
 		if errors.Is(err, manifest.ErrNotInitialized) || err == nil && kind != "lock" {
 			return errElsewhere

@@ -58,9 +58,9 @@ type follower struct {
 }
 
 // followLog watches a log until something else, or another log, is in its place. A tick reads the newest
-// lock: one request. Each second tick reads the newest manifest and lists what was appended: three. Each
+// lock: one request. Each second tick reads the newest manifest and lists what was appended, and reads the last of it: four. Each
 // eighth lists the locks and the pins, and looks for the compactor, for what was published, and whether the
-// log is still there: seven at most. So eight ticks take 27 requests or less, and four more when the compactor has
+// log is still there: seven at most. So eight ticks take 31 requests or less, and four more when the compactor has
 // gone, which leaves some for pins and for the locks of past leaders.
 func (h *Hub) followLog(ctx context.Context, i int, st store.Store, log *inspect.Log) {
 	f := h.follower(st)

@@ -150,7 +150,7 @@ func TestManyLeaders(t *testing.T) {
 		leaders(510)
 		watching(t, 60, mem, func(h *outside.Hub, _ *atomic.Int64) {
 			for range 2 {
-				time.Sleep(20 * time.Minute)
+				time.Sleep(25 * time.Minute)
 				all := state(h).Lock.Terms
 				for _, term := range all {
 					if term.State == "" {

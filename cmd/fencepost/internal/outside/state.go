@@ -58,7 +58,7 @@ type Lock struct {
 	Terms []survey.Term `json:"terms"`
 }
 
-// Log is what is known of a log. End counts the records that the leader has noted, and LastAt is by the store's clock.
+// Log is what is known of a log. LastAt is by the store's clock.
 type Log struct {
 	survey.Log
 

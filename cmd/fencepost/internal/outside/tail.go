@@ -26,6 +26,8 @@ type slots struct {
 	seals   map[fence.Epoch]uint64 // the slots of seals from the floor on
 	beyond  int                    // how many a listing has shown after tail, in epochs before the one that is noted
 	written time.Time
+	counted fence.Position // the tail to which there are end records
+	end     uint64
 }
 
 // findTail lists what was appended since the last look. A live leader notes how far it is, so
@@ -62,7 +64,26 @@ func (f *follower) findTail(ctx context.Context) error {
 	case s.tail.Before(noted):
 		s.tail = noted
 	}
+	if err == nil && !f.behind() {
+		err = f.findEnd(ctx)
+	}
 	return err
+}
+
+// findEnd reads how many records there are up to the tail, if more was appended than is noted.
+func (f *follower) findEnd(ctx context.Context) error {
+	s := &f.slots
+	last := s.tail
+	if last.Seq--; !f.m.Noted.Before(s.tail) || last.Seq == 0 || s.counted == s.tail {
+		return nil
+	}
+	for h, err := range f.log.Unfolded(ctx, &inspect.State{Floor: last}) {
+		if err == nil && !h.Seal {
+			s.end, s.counted = h.Offset+uint64(h.Records), s.tail
+		}
+		return err
+	}
+	return nil
 }
 
 // behind reports whether the walk has not reached the noted epoch yet. Until then the ends of the epochs before it are
@@ -216,7 +237,7 @@ func (f *follower) view() *Log {
 	}
 	slices.SortFunc(v.Pins, func(a, b Pin) int { return strings.Compare(a.ID, b.ID) })
 	if m := f.m; m != nil {
-		v.State, v.End = *m, m.NotedOffset
+		v.State, v.End = *m, max(m.NotedOffset, f.slots.end)
 		if f.behind() {
 			v.Tail = m.Noted
 		}

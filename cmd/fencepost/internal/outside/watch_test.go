@@ -248,7 +248,7 @@ func TestLock(t *testing.T) {
 			count.Store(0)
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
-			if n := count.Load(); n > 60 {
+			if n := count.Load(); n > 65 {
 				t.Errorf("%d requests in ten minutes", n)
 			}
 			_ = second.Resign(t.Context())
@@ -257,11 +257,28 @@ func TestLock(t *testing.T) {
 				t.Errorf("%+v", all)
 			}
 			fixture.Put(t, mem, layout.FormatKey, document.Sum(layout.FormatKey, []byte(fixture.JSON(t, logtest.Format()))))
-			time.Sleep(5 * time.Minute)
+			time.Sleep(2 * time.Minute)
 			if s := state(h); s.Kind != "log" || s.Lock != nil || s.Log == nil || len(s.Log.Terms) != 2 {
 				t.Errorf("%+v", s)
 			}
 		})
+	})
+}
+
+// TestEnd: records count when they are appended, and not only when the leader notes them.
+func TestEnd(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		w := l.Open(&writer.Options{Checkpoint: -1})
+		for range 108 {
+			l.Append(w, "record")
+		}
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
+			time.Sleep(2 * time.Minute)
+			if s := state(h).Log; s == nil || s.End != 108 || s.Unfolded == nil || s.Unfolded.Objects < 108 || s.NotedOffset == 108 {
+				t.Errorf("%+v", s)
+			}
+		})
+		l.Close(w)
 	})
 }
 

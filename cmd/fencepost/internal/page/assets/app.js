@@ -3,7 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const spans = { "5 min": 300, "1 h": 3600, "6 h": 21600, "1 d": 86400, "all": 0 };
-const page = { states: [], url: location.hash.slice(1), span: "", seen: {}, skew: 0, lost: false };
+const page = { states: [], url: location.hash.slice(1), span: "", seen: {}, skew: 0, lost: false, inner: false };
 
 // make creates an element with attributes and children. Text never becomes markup.
 function make(name, attrs, ...children) {
@@ -262,14 +262,24 @@ function showLog(log, now, old) {
         : [make("p", { class: "none" }, "Not read yet.")])),
       section("Rate", rateChart(log))),
     past(log, now, old),
-    make("div", { class: "pair" },
+    inner(
+      make("p", { class: "note" }, "A manifest lists what the log consists of: segments, seals, files. Each version replaces the one before. Floor: what is before this slot is folded. Noted: a new leader reads what comes after this slot."),
       section("Manifests", table("Manifests", ["Version#", "Written", "By", "Floor#", "Noted#", "Records#"], m.map(v => [
         count(v.version), when(v.written), v.by ? `${v.by}${v.epoch ? " " + v.epoch : ""}` : "not known", slot(v.floor), slot(v.noted), count(v.offset)]), empty(log, "manifest", "There is none yet."))),
+      make("p", { class: "note" }, "A seal ends an epoch: its leader, if it wakes up, can write no more. Seals stay for ever."),
       section("Seals", table("Seals", ["Slot", "Opens epoch#", "Records before#"], log.seals.slice().reverse().slice(0, 100).map(v => [
-        slot(v.position), v.folded ? String(v.next) : "–", v.folded ? count(v.offset) : "not folded"]), empty(log, "tail", "No epoch was sealed yet.")))),
-    section("Pins", table("Pins", ["Name", "Holder~", "Holds for", "Version#", "Made", "Renewed"], log.pins.map(p => [
-      p.name || "–", p.holder || "not read yet", p.expired ? "expired" : p.ttl_seconds ? span(p.ttl_seconds) : "until removed", p.holder ? count(p.version) : "–", when(p.created), when(p.renewed)]), empty(log, "pins", "Nothing is pinned."))),
+        slot(v.position), v.folded ? String(v.next) : "–", v.folded ? count(v.offset) : "not folded"]), empty(log, "tail", "No epoch was sealed yet."))),
+      make("p", { class: "note" }, "A pin keeps a version, with all that it names, until its holder lets it go."),
+      section("Pins", table("Pins", ["Name", "Holder~", "Holds for", "Version#", "Made", "Renewed"], log.pins.map(p => [
+      p.name || "–", p.holder || "not read yet", p.expired ? "expired" : p.ttl_seconds ? span(p.ttl_seconds) : "until removed", p.holder ? count(p.version) : "–", when(p.created), when(p.renewed)]), empty(log, "pins", "Nothing is pinned.")))),
   ];
+}
+
+// inner is what few readers need. It stays open when the page is drawn again.
+function inner(...parts) {
+  const d = make("details", { open: page.inner }, make("summary", {}, "Inside: manifests, seals and pins"), parts);
+  d.addEventListener("toggle", () => { page.inner = d.open; });
+  return d;
 }
 
 // lease is what the last look saw of it. A look comes every 20 s or so. A leader renews more often, so a
@@ -354,12 +364,35 @@ function warnings(s) {
 }
 const kind = s => Object.keys(shows).find(k => s[k]);
 
+// verdict says whether all is well, as far as the page sees, and otherwise what is not.
+function verdict(s) {
+  const bad = [], l = s.log || s.lock, g = s.group, lapsed = t => t && t.state === "lapsed";
+  if (l && lapsed(l.terms[0])) bad.push("the leader has crashed, and nobody follows");
+  if (s.log) {
+    const wait = s.log.unfolded ? s.log.unfolded.objects : 0, c = s.log.compactor;
+    if (lapsed(c)) bad.push("the compactor has crashed, and nobody follows");
+    else if (wait > 2048) bad.push(`${many(wait, "object")} wait for a compactor`);
+    else if (wait > 100 && was(s.log, "compactor") && !c.epoch && !s.log.manifest.compactor_epoch) bad.push("nobody compacts the log");
+    if (s.log.published_error) bad.push("the Delta table cannot be read");
+  }
+  if (g) {
+    const unowned = g.owners.filter(o => o < 0).length, gone = g.members.filter(m => m.state === "lapsed" && m.owned).length;
+    if (unowned) bad.push(`${many(unowned, "partition")} without an owner`);
+    if (g.given_up.length) bad.push(`the work fails on ${many(g.given_up.length, "partition")}`);
+    if (gone) bad.push(`${many(gone, "member")} with partitions ${gone === 1 ? "has" : "have"} crashed`);
+  }
+  const all = g || (s.log ? s.log.complete : l.complete);
+  const [text, cls] = bad.length ? ["not healthy", "bad"] : stale(s) ? ["not known", "warn"] : all ? ["healthy", "good"] : ["still reading", ""];
+  const why = bad.length ? bad.join("; ") + "." : stale(s) ? "What is shown is old." : all ? "As far as this page sees; fencepost doctor checks more." : "Not all was read yet.";
+  return make("p", { class: "verdict", id: "verdict" }, pill(text, cls), " ", why);
+}
+
 // content is all that the page shows of a state. What was last seen does not grow older: its time is when
 // all that is shown was last read.
 function content(s) {
   const old = stale(s), now = old && known(s.read) ? at(s.read) : Date.now() + page.skew, k = kind(s);
   if (!k) return s.error ? warnings(s) : [...warnings(s), make("p", {}, "Reading the store …")];
-  return [...warnings(s), ...shows[k](s[k], now, old)];
+  return [...warnings(s), verdict(s), ...shows[k](s[k], now, old)];
 }
 
 // broken is shown in place of content that cannot be drawn. The other tabs still work.

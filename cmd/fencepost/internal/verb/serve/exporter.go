@@ -41,7 +41,8 @@ func exported(hub *outside.Hub) http.Handler {
 	return kit.Operations(reg, seen(hub))
 }
 
-// seen tells whether each URL was looked at and some of it was read, and when.
+// seen tells whether each URL was looked at, and some of one can be read now. One that is missing blinds no other, and while the
+// store is away nothing is seen.
 func seen(hub *outside.Hub) func() (bool, any) {
 	return func() (bool, any) {
 		type one struct {
@@ -50,11 +51,12 @@ func seen(hub *outside.Hub) func() (bool, any) {
 			Err   string    `json:"error,omitempty"`
 		}
 		states, _ := hub.States()
-		all, ok := []one{}, true
+		all, looked, reads := []one{}, true, false
 		for _, s := range states {
 			all = append(all, one{s.URL, s.Asked, s.Err})
-			ok = ok && s.Looked()
+			looked = looked && (s.Looked() || s.Err != "")
+			reads = reads || s.Looked() && s.Err == "" && s.Now.Sub(s.Asked).Seconds() < s.Silence
 		}
-		return ok, all
+		return looked && reads, all
 	}
 }
