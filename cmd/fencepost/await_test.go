@@ -94,7 +94,7 @@ func TestAwaitARestore(t *testing.T) {
 func TestAwaitEnds(t *testing.T) {
 	url := memURL(t)
 	for _, verb := range []string{"compact", "publish"} {
-		if r := run(t, "", verb, url); r.status != 1 || !strings.Contains(r.err, "no log here") {
+		if r := run(t, "", verb, url); r.status != 66 || !strings.Contains(r.err, "no log here") {
 			t.Errorf("%s: %+v", verb, r)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())

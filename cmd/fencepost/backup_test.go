@@ -148,7 +148,7 @@ func TestBackupEndsEarly(t *testing.T) {
 		}
 		fixture.Put(t, st, info.Key, []byte("cut"))
 	}
-	if r := run(t, "", "backup", url, freshURL(t)); r.status != 1 || !strings.Contains(r.err, "before it ended") || strings.Contains(r.err, "goes on") {
+	if r := run(t, "", "backup", url, freshURL(t)); r.status != 65 || !strings.Contains(r.err, "before it ended") || strings.Contains(r.err, "goes on") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 }
@@ -175,7 +175,7 @@ func TestRepairFromBackup(t *testing.T) {
 		}
 		fixture.Put(t, st, info.Key, []byte("cut"))
 	}
-	if r := run(t, "", "verify", "--repair", url); r.status != 1 {
+	if r := run(t, "", "verify", "--repair", url); r.status != 65 {
 		t.Errorf("status %d: %s", r.status, r.out)
 	}
 	if r := run(t, "", "verify", "--from", to, url); r.status != 64 || !strings.Contains(r.err, "--from goes with --repair") {
@@ -184,7 +184,7 @@ func TestRepairFromBackup(t *testing.T) {
 	if r := run(t, "", "verify", "--repair", "--from", url, url); r.status != 1 || !strings.Contains(r.err, "not a backup") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
-	if r := run(t, "", "verify", "--repair", "--dry-run", "--from", to, url); r.status != 1 || !strings.Contains(r.out, "(`fencepost verify --repair --from` can copy it from ") {
+	if r := run(t, "", "verify", "--repair", "--dry-run", "--from", to, url); r.status != 65 || !strings.Contains(r.out, "(`fencepost verify --repair --from` can copy it from ") {
 		t.Errorf("status %d: %s", r.status, r.out)
 	}
 	if out := must(t, "", "verify", "--repair", "--from", to, url); !strings.Contains(out, "(repaired: copy it from ") {

@@ -41,12 +41,12 @@ func TestFirstContact(t *testing.T) {
 	for _, verb := range []string{"append", "cat", "files", "status", "init", "compact", "compact --watch", "truncate --before 1", "pin --name x", "pins", "verify", "probe", "step-down", "group status"} {
 		t.Run(verb, func(t *testing.T) {
 			status, errs, took := faulty(t, hang, strings.Fields(verb)...)
-			if status != 1 || took != 10*time.Second || !strings.Contains(errs, " has not answered for 5s; trying for 5s more\n") || !strings.Contains(errs, "did not answer within 10s") {
+			if status != 69 || took != 10*time.Second || !strings.Contains(errs, " has not answered for 5s; trying for 5s more\n") || !strings.Contains(errs, "did not answer within 10s") {
 				t.Errorf("status %d after %v: %s", status, took, errs)
 			}
 		})
 	}
-	if status, errs, took := faulty(t, hang, "cat", "--timeout", "1m"); status != 1 || took != time.Minute || strings.Count(errs, "\n") != 12 {
+	if status, errs, took := faulty(t, hang, "cat", "--timeout", "1m"); status != 69 || took != time.Minute || strings.Count(errs, "\n") != 12 {
 		t.Errorf("status %d after %v: %s", status, took, errs)
 	}
 }

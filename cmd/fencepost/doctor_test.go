@@ -26,7 +26,7 @@ func TestDoctor(t *testing.T) {
 	if !strings.Contains(out, "warning  grace") || !strings.Contains(out, "→ if the store is versitygw") || !strings.HasSuffix(out, "0 problems, 1 warning; not looked at: store, content\n") {
 		t.Error(out)
 	}
-	if r := run(t, "", "doctor", "--strict", url); r.status != 1 || r.err != "" {
+	if r := run(t, "", "doctor", "--strict", url); r.status != 65 || r.err != "" {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	must(t, "", "pin", "--name", "red \x1b[31m\nok  leader\u202e", url)
@@ -38,13 +38,13 @@ func TestDoctor(t *testing.T) {
 	}
 	fixture.Put(t, openStore(t, url), layout.LockKey(layout.LockPrefix, 9), []byte("{"))
 	r := run(t, "", "doctor", "--json", url)
-	if r.status != 1 || r.err != "" || !strings.Contains(r.out, `"level": "problem"`) || !strings.Contains(r.out, "step-down --force") {
+	if r.status != 65 || r.err != "" || !strings.Contains(r.out, `"level": "problem"`) || !strings.Contains(r.out, "step-down --force") {
 		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
 	}
 	if found := parsed[[]doctor.Finding](t, "doctor", "--json", newLog(t, freshURL(t))); len(found) < 10 {
 		t.Errorf("%+v", found)
 	}
-	if r := run(t, "", "doctor", "mem://none"); r.status != 1 || !strings.Contains(r.err, "no log here") {
+	if r := run(t, "", "doctor", "mem://none"); r.status != 66 || !strings.Contains(r.err, "no log here") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 }
@@ -112,7 +112,7 @@ func TestDoctorGroup(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if r := run(t, "", "doctor", url); r.status != 1 || !strings.Contains(r.out, "nobody works") || !strings.Contains(r.out, "8 of 8 have no owner") || r.err != "" {
+	if r := run(t, "", "doctor", url); r.status != 65 || !strings.Contains(r.out, "nobody works") || !strings.Contains(r.out, "8 of 8 have no owner") || r.err != "" {
 		t.Errorf("%+v", r)
 	}
 	w.add("ada")

@@ -325,7 +325,7 @@ func TestFormatLost(t *testing.T) {
 	before := locks()
 	for _, verb := range [][]string{{"append"}, {"cat"}, {"cat", "--to", "9"}, {"files"}, {"status"}, {"compact"}, {"truncate", "--before", "0"}, {"pin", "--name", "x"}, {"pins"}, {"unpin", "x"}, {"publish"}, {"published"}, {"unpublish"}, {"step-down"}} {
 		r := run(t, "b\n", append(verb, url)...)
-		if r.status != 1 || !strings.Contains(r.err, "put an older version of format.json back") || strings.Contains(r.err, "fencepost init") {
+		if r.status != 65 || !strings.Contains(r.err, "put an older version of format.json back") || strings.Contains(r.err, "fencepost init") {
 			t.Errorf("%q: status %d, %s", verb, r.status, r.err)
 		}
 	}

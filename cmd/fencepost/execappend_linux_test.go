@@ -134,13 +134,13 @@ func TestExecGroupAfterDamage(t *testing.T) {
 			t.Errorf("%q: %s", args, b)
 		}
 	}
-	if r := run(t, "", "verify", url); r.status != 1 || !strings.Contains(r.out, "problem: group/group.json: ") || !strings.Contains(r.out, "docs/groups.md says") {
+	if r := run(t, "", "verify", url); r.status != 65 || !strings.Contains(r.out, "problem: group/group.json: ") || !strings.Contains(r.out, "docs/groups.md says") {
 		t.Errorf("verify of a damaged group: status %d, %s%s", r.status, r.out, r.err)
 	}
 	if err := os.RemoveAll(filepath.Join(root, "group")); err != nil {
 		t.Fatal(err)
 	}
-	if r := run(t, "", "verify", url); r.status != 1 || !strings.Contains(r.out, "a partition has a log") {
+	if r := run(t, "", "verify", url); r.status != 65 || !strings.Contains(r.out, "a partition has a log") {
 		t.Errorf("verify of a lost group: status %d, %s%s", r.status, r.out, r.err)
 	}
 	if next := run1("next", fmt.Sprintf("--partitions 1 --base %d", first)); next <= first {

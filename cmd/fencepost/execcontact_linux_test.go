@@ -37,8 +37,8 @@ func TestExecFirstContact(t *testing.T) {
 			status int
 			says   []string
 		}{
-			{"", 0, 10 * time.Second, 1, []string{" has not answered for 5s; trying for 5s more\n", "did not answer within 10s"}},
-			{"--timeout 20s", 0, 20 * time.Second, 1, []string{" has not answered for 15s; trying for 5s more\n", "did not answer within 20s"}},
+			{"", 0, 10 * time.Second, 69, []string{" has not answered for 5s; trying for 5s more\n", "did not answer within 10s"}},
+			{"--timeout 20s", 0, 20 * time.Second, 69, []string{" has not answered for 15s; trying for 5s more\n", "did not answer within 20s"}},
 			{"", 6 * time.Second, 6 * time.Second, 143, []string{" has not answered for 5s; trying for 5s more\n"}},
 		} {
 			t.Run(fmt.Sprintf("exec %s %s, signal %v", group, c.flags, c.signal), func(t *testing.T) {

@@ -142,7 +142,7 @@ func TestOnlyLockElsewhere(t *testing.T) {
 	leadAlone(t, url, "ann")()
 	for _, args := range []string{"cat", "lag", "verify", "compact", "files", "pins", "truncate --before 1", "history --compactor", "step-down --compactor"} {
 		r := run(t, "", append(strings.Fields(args), url)...)
-		if r.status != 1 || !strings.Contains(r.err, "no log here") || !strings.Contains(r.err, "has only a lock") || !strings.Contains(r.err, "fencepost status") {
+		if r.status != 66 || !strings.Contains(r.err, "no log here") || !strings.Contains(r.err, "has only a lock") || !strings.Contains(r.err, "fencepost status") {
 			t.Errorf("%s: %+v", args, r)
 		}
 	}
@@ -151,7 +151,7 @@ func TestOnlyLockElsewhere(t *testing.T) {
 	}
 	// A log that has lost its format.json is no such place.
 	fixture.Put(t, openStore(t, url), layout.ManifestKey(1), []byte("{}"))
-	if r := run(t, "", "status", url); r.status != 1 || !strings.Contains(r.err, "put an older version of format.json back") {
+	if r := run(t, "", "status", url); r.status != 65 || !strings.Contains(r.err, "put an older version of format.json back") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -215,6 +215,7 @@ func runWith(ctx context.Context, k *kit.Kit, args []string) int {
 		return kit.ExitOK
 	case !errors.Is(err, kit.ErrDamaged):
 		fmt.Fprintln(k.Err, "fencepost: "+kit.Line(err))
+		k.Failed(err)
 	}
 	return kit.Status(err)
 }

@@ -21,7 +21,7 @@ func TestT36_BucketWithARule(t *testing.T) {
 			t.Errorf("%s: status %d, %s%s", verb, r.status, r.out, r.err)
 		}
 	}
-	if r := run(t, "", "verify", url); r.status != 1 || !strings.Contains(r.out, `problem: the bucket's lifecycle rule "tidy"`) {
+	if r := run(t, "", "verify", url); r.status != 65 || !strings.Contains(r.out, `problem: the bucket's lifecycle rule "tidy"`) {
 		t.Errorf("verify: status %d, %s%s", r.status, r.out, r.err)
 	}
 }

@@ -241,12 +241,12 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := run(t, "", "verify", url)
-	if r.status != 1 || !strings.Contains(r.out, "problem: "+key+": ") || !strings.Contains(r.out, "the seal that ended epoch 0 is missing") || !strings.HasSuffix(r.out, "2 problems\n") || r.err != "" {
+	if r.status != 65 || !strings.Contains(r.out, "problem: "+key+": ") || !strings.Contains(r.out, "the seal that ended epoch 0 is missing") || !strings.HasSuffix(r.out, "2 problems\n") || r.err != "" {
 		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
 	}
 	r = run(t, "", "verify", "--json", url)
 	var report verify.Report
-	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.status != 1 || len(report.Problems) != 2 || report.Problems[0].Key != key || report.Problems[0].Remedy == "" {
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.status != 65 || len(report.Problems) != 2 || report.Problems[0].Key != key || report.Problems[0].Remedy == "" {
 		t.Errorf("status %d, %v: %+v", r.status, err, report.Problems)
 	}
 }
@@ -269,7 +269,7 @@ func TestVerifyMetrics(t *testing.T) {
 	if strings.Contains(string(b), "fencepost_writer") {
 		t.Errorf("the file has metrics of other parts:\n%s", b)
 	}
-	if r := run(t, "", "verify", "--metrics", file, "mem://none"); r.status != 1 {
+	if r := run(t, "", "verify", "--metrics", file, "mem://none"); r.status != 66 {
 		t.Errorf("%+v", r)
 	}
 	if after, err := os.ReadFile(file); err != nil || string(after) != string(b) {
@@ -291,7 +291,7 @@ func TestVerifyRepairs(t *testing.T) {
 	if r := run(t, "", "verify", "--dry-run", url); r.status != 64 || !strings.Contains(r.err, "--dry-run goes with --repair") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
-	if r := run(t, "", "verify", "--repair", "--dry-run", url); r.status != 1 || !strings.Contains(r.out, "--repair` can create the seal again") || !strings.HasSuffix(r.out, "1 problem\n") {
+	if r := run(t, "", "verify", "--repair", "--dry-run", url); r.status != 65 || !strings.Contains(r.out, "--repair` can create the seal again") || !strings.HasSuffix(r.out, "1 problem\n") {
 		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
 	}
 	if r := run(t, "", "verify", "--repair", url); r.status != 0 || !strings.Contains(r.out, seal+": the seal that ended epoch 0 is missing") || !strings.HasSuffix(r.out, "1 problem repaired, 0 left\n") {

@@ -21,9 +21,12 @@ import (
 // Exit statuses.
 const (
 	ExitOK      = 0
-	ExitFailed  = 1  // or damage found
+	ExitFailed  = 1
 	ExitUnknown = 3  // append: unknown whether some records are in the log
-	ExitUsage   = 64 // EX_USAGE of sysexits.h; a Go program that crashes ends with 2
+	ExitUsage   = 64 // as the next ones of sysexits.h; a Go program that crashes ends with 2
+	ExitDamaged = 65 // damage, or what verify and doctor call a problem
+	ExitNoLog   = 66 // nothing is there: no log, group, directory or bucket
+	ExitAway    = 69 // the store does not answer
 	ExitBusy    = 75 // exec: somebody else leads
 	ExitLost    = 76 // exec: the command was ended because the lead was lost
 	ExitFenced  = 77 // a later epoch has refused this one
@@ -59,6 +62,12 @@ func Status(err error) int {
 		return ExitFenced
 	case errors.Is(err, ErrUsage):
 		return ExitUsage
+	case errors.Is(err, ErrDamaged), errors.Is(err, fence.ErrCorrupt):
+		return ExitDamaged
+	case errors.Is(err, manifest.ErrNotInitialized), errors.Is(err, group.ErrNoGroup), errors.Is(err, store.ErrNoBucket):
+		return ExitNoLog
+	case errors.Is(err, store.ErrUnreachable), Passing(err):
+		return ExitAway
 	}
 	return ExitFailed
 }

@@ -48,6 +48,8 @@ type Kit struct {
 	Gauges Gauges
 
 	vigil *vigil
+	// printed: something went to standard output.
+	printed bool
 	// failure is what Again has said last, and failed is when.
 	failure string
 	failed  time.Time
@@ -214,7 +216,18 @@ func (k *Kit) Print(v any) error {
 	if err != nil {
 		return err
 	}
-	return k.Write(append(b, '\n'))
+	return k.Write(append(HarmlessJSON(b), '\n'))
+}
+
+// Failed prints an error as JSON, if JSON is wanted and there is none yet. Where programs read JSON they find it also
+// when the store is down.
+func (k *Kit) Failed(err error) {
+	if k.JSON && !k.printed {
+		_ = k.Print(struct {
+			Error  string `json:"error"`
+			Status int    `json:"exit_status"`
+		}{Line(err), Status(err)})
+	}
 }
 
 // Show writes v as JSON if that is wanted, else text, to standard output.
@@ -231,11 +244,12 @@ func (k *Kit) PrintLine(v any) error {
 	if err != nil {
 		return err
 	}
-	return k.Write(append(b, '\n'))
+	return k.Write(append(HarmlessJSON(b), '\n'))
 }
 
 // Write writes to standard output.
 func (k *Kit) Write(b []byte) error {
+	k.printed = true
 	_, err := k.Out.Write(b)
 	return written(err)
 }
@@ -265,6 +279,7 @@ func (k *Kit) JSONFlag(c *cobra.Command) {
 
 // Stream lets f print many small things. If f fails, what it has printed is still written.
 func (k *Kit) Stream(f func(*bufio.Writer) error) error {
+	k.printed = true
 	out := bufio.NewWriterSize(k.Out, 256<<10)
 	err := f(out)
 	// After a failed write Flush returns the same error.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -64,6 +66,28 @@ func Printable(s string) string {
 	}
 	return b.String()
 }
+
+// HarmlessJSON is the same JSON without characters that could steer a terminal.
+func HarmlessJSON(b []byte) []byte {
+	if !bytes.ContainsFunc(b, steers) {
+		return b
+	}
+	var out []byte
+	for _, r := range string(b) {
+		switch {
+		case !steers(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
+}
+
+func steers(r rune) bool { return r >= 0x7f && !strconv.IsPrint(r) }
 
 // safe is a text of this program in which names that others have chosen may stand: [printable], but for line breaks.
 func safe(text string) string {

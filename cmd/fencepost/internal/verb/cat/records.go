@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/reader"
 )
 
@@ -69,9 +70,14 @@ func encodeJSON(w io.Writer, r reader.Record, exact bool) error {
 	default:
 		l.Base64 = &r.Value
 	}
-	e := json.NewEncoder(w)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	return e.Encode(l)
+	err := e.Encode(l)
+	if err == nil {
+		_, err = w.Write(kit.HarmlessJSON(b.Bytes()))
+	}
+	return err
 }
 
 // gather is how long a record that is followed waits for others, so that they are printed

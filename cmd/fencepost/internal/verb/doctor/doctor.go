@@ -45,7 +45,7 @@ What it could not check it calls a warning: for example, the store did not answe
 it says to do is for the state that it has seen: if some time has passed, run it again
 first.
 
-The exit status is 1 if there is a problem, and with --strict also if there is a
+The exit status is 65 if there is a problem, and with --strict also if there is a
 warning.
 
 It needs the rights of the role doctor: to read, also the lifecycle rules and the
@@ -59,6 +59,9 @@ uploads of the bucket, and with --deep to probe.`,
 			}
 			found, err := examine(cmd.Context(), k, args[0], &o)
 			if err != nil {
+				if k.JSON {
+					_ = k.Print(append(found, doctor.Finding{Check: "store", Level: doctor.Problem, What: kit.Line(err)}))
+				}
 				return err
 			}
 			err = k.Show(found, FindingTable(found))

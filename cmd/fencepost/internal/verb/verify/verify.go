@@ -47,7 +47,7 @@ func Command(k *kit.Kit) *cobra.Command {
 		Long: `Verify reads the whole log and checks every checksum, sequence number, seal and
 reference. It also checks those of files, of pinned versions, and of older versions that
 readers may still use. It prints each problem with its key and a remedy; the exit status
-is then 1. What crashes and late requests have left is listed as notes, and is no
+is then 65. What crashes and late requests have left is listed as notes, and is no
 problem. Verify may run beside writers and compactors. Without --repair it changes nothing.
 
 With --part it reads only a part of the segments, files and seals: 3/30 is the third of
