@@ -34,6 +34,9 @@ require (
 )
 
 require (
+	connectrpc.com/connect v1.21.1 // indirect
+	connectrpc.com/grpchealth v1.5.0 // indirect
+	connectrpc.com/grpcreflect v1.3.1 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/fencepost/fencepost/ext/rewrite v0.0.0-00010101000000-000000000000 // indirect
 	github.com/mattn/go-runewidth v0.0.20 // indirect

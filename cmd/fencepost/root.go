@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/agent"
 	appendverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/append"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/backup"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/cat"
@@ -74,6 +75,7 @@ Flags of all verbs:
 // verbs are all verbs, in the order of help. A new one stands here.
 func verbs(k *kit.Kit) []*cobra.Command {
 	return []*cobra.Command{
+		agent.Command(k),
 		appendverb.Command(k),
 		backup.Backup(k),
 		backup.Restore(k),

@@ -4,7 +4,14 @@ go 1.26.0
 
 replace github.com/fencepost/fencepost => ../..
 
-require github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
+require (
+	connectrpc.com/connect v1.21.1
+	connectrpc.com/grpchealth v1.5.0
+	connectrpc.com/grpcreflect v1.3.1
+	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
+	go.uber.org/zap v1.28.0
+	google.golang.org/protobuf v1.36.12
+)
 
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.6 // indirect
@@ -29,7 +36,6 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
-	go.uber.org/zap v1.28.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"context"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/writer"
 )
 
 // Message is what a client sends: an append, a commit, a flush or a resignation. Without any of these it
@@ -19,11 +21,13 @@ type Message struct {
 	Flush bool
 	// Resign asks for a hand-over to whoever waits.
 	Resign bool
+	// Do is called with the writer, in the order of the messages, before anything else that the message says.
+	Do func(ctx context.Context, w *writer.Writer) error
 }
 
 // alive reports whether the message says nothing else.
 func (m *Message) alive() bool {
-	return m.Records == nil && m.Commit == nil && m.Cursor == nil && !m.Flush && !m.Resign
+	return m.Records == nil && m.Commit == nil && m.Cursor == nil && !m.Flush && !m.Resign && m.Do == nil
 }
 
 // Commit is a change of the log's table of files.

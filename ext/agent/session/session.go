@@ -37,6 +37,8 @@ type Options struct {
 	NoWait bool
 	// Upload makes a file of the table, which the writer has not committed yet. nil: this carrier has none.
 	Upload func(ctx context.Context, w *writer.Writer, name string, values map[string]string) (manifest.File, error)
+	// Began is told the term of Lead. What it returns is called at the term's end.
+	Began func(s *fencepost.Session) (ended func())
 	// Clock is the machine's by default.
 	Clock clock.Clock
 }
@@ -108,6 +110,9 @@ func (s *Session) Lead(ctx context.Context, st store.Store, o *fencepost.Options
 		worked := false
 		err := fencepost.Run(run, store.Hooked(st, store.Hooks{Answered: s.answered}, s.clock), &opts, func(ctx context.Context, w *fencepost.Session) error {
 			worked = true
+			if s.opts.Began != nil {
+				defer s.opts.Began(w)()
+			}
 			s.result = s.work(ctx, w.Writer, w.Resign)
 			// guard:one-term. A session ends with its term: it appends nothing in a later one.
 			//

@@ -114,6 +114,11 @@ func (s *Session) every(d time.Duration, tick chan<- struct{}) (stop func()) {
 
 // append does what one message asks for.
 func (s *Session) append(ctx context.Context, w *writer.Writer, m Message, pending chan<- sent, resign func()) error {
+	if m.Do != nil {
+		if err := m.Do(ctx, w); err != nil {
+			return err
+		}
+	}
 	var opts []writer.AppendOption
 	if m.Cursor != nil {
 		if err := s.inOrder(m.Cursor); err != nil {

@@ -47,11 +47,14 @@ type Gauges struct {
 }
 
 // ListenFlag adds --listen to a verb that runs for long.
-func (k *Kit) ListenFlag(c *cobra.Command) {
+func (k *Kit) ListenFlag(c *cobra.Command) { k.MetricsFlag(c, "listen") }
+
+// MetricsFlag is ListenFlag with another name, for a verb that serves something else at --listen.
+func (k *Kit) MetricsFlag(c *cobra.Command, name string) {
 	g := &k.Gauges
-	c.Flags().StringVar(&g.addr, "listen", "", "address for /metrics, /healthz and /readyz, such as :9464 (default none)")
-	c.Flags().Var(&g.prices, "prices", "with --listen: dollars for 1,000 requests, as put=0.005,get=0.0004")
-	Needs(c, "listen", "prices")
+	c.Flags().StringVar(&g.addr, name, "", "address for /metrics, /healthz and /readyz, such as :9464 (default none)")
+	c.Flags().Var(&g.prices, "prices", "with --"+name+": dollars for 1,000 requests, as put=0.005,get=0.0004")
+	Needs(c, name, "prices")
 	c.PreRunE = func(*cobra.Command, []string) error { return g.start(k) }
 }
 

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// overSocket is a client of an agent at a unix socket.
+func overSocket(path string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+}
+
+// ask sends a message in JSON.
+func ask(t *testing.T, c *http.Client, base, method, body, token string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/fencepost.agent.v1.Agent/"+method, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	a, err := c.Do(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer a.Body.Close()
+	b, _ := io.ReadAll(a.Body)
+	return a.StatusCode, string(b)
+}
+
+// TestAgent: a process of its own, at a socket, for curl and the like; SIGTERM ends it.
+func TestAgent(t *testing.T) {
+	url, sock := newLog(t, fileURL(t)), filepath.Join(t.TempDir(), "own", "agent.sock")
+	c := command(t, "agent", "--lead", "--listen", "unix:"+sock, url)
+	var errs buffer
+	c.Stderr = &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agent leads", func() bool {
+		status, body := ask(t, overSocket(sock), "http://agent", "Append", `{"records":["YQ=="]}`, "")
+		if status != 0 && status != 200 && !strings.Contains(body, "does not lead") {
+			t.Fatalf("%d %s", status, body)
+		}
+		return status == 200
+	})
+	if status, body := ask(t, overSocket(sock), "http://agent", "Status", `{}`, ""); status != 200 || !strings.Contains(body, `"end":"1"`) || !strings.Contains(body, `"here":true`) {
+		t.Errorf("%d %s", status, body)
+	}
+	if r := run(t, "", "agent", "--listen", "unix:"+sock, url); r.status != 64 || !strings.Contains(r.err, "another agent listens") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if status := exitStatus(t, c.Wait()); status != 143 {
+		t.Errorf("status %d: %s", status, errs.String())
+	}
+	if got := contents(t, url); got != "a" {
+		t.Errorf("%q", got)
+	}
+	if _, err := os.Lstat(sock); err == nil {
+		t.Error("the socket is left")
+	}
+}
+
+// A token is read again when it is replaced, and a Host that was not named is refused.
+func TestAgentTCP(t *testing.T) {
+	url, token := newLog(t, memURL(t)), writeFile(t, "one\n")
+	address, _, _ := background(t, nil, "agent", "--listen", "127.0.0.1:0", "--token-file", token, url)
+	status := func(with string) int {
+		n, _ := ask(t, http.DefaultClient, address, "Status", `{}`, with)
+		return n
+	}
+	if a, b, c := status("one"), status("two"), status(""); a != 200 || b != 401 || c != 401 {
+		t.Errorf("%d %d %d", a, b, c)
+	}
+	if err := os.WriteFile(token, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := status("one"), status("two"); a != 401 || b != 200 {
+		t.Errorf("after it was replaced: %d %d", a, b)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "evil.example"
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Body.Close()
+	if a.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("%d", a.StatusCode)
+	}
+}
+
+// guard:agent-tcp. Without this check: an operator writes --listen :7400, and everybody in the network can append.
+//
+// guard:agent-socket. Without this check: the socket is in a directory of mode 0777; another user connects, or puts a socket
+// of its own there, and gets the records.
+func TestAgentUsage(t *testing.T) {
+	url := newLog(t, memURL(t))
+	open, file := t.TempDir(), writeFile(t, "token")
+	if err := os.Chmod(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for args, says := range map[string]string{
+		"--listen 127.0.0.1:0 " + url:                                           "give --token-file FILE, or --tls-client-ca",
+		"--listen nowhere " + url:                                               "write unix:PATH",
+		"--listen 127.0.0.1:0 --token-file " + file:                             "give their URLs",
+		"--listen :0 --token-file " + file + " " + url:                          "in the clear",
+		"--listen :0 --token-file " + file + " --tls-cert x --tls-key y " + url: "--host NAME",
+		"--listen 127.0.0.1:0 --token-file " + file + " --tls-cert x " + url:    "go together",
+		"--lead": "give their URLs",
+		"--listen unix:" + open + "/agent.sock " + url:              "chmod 700",
+		"--listen unix:" + file + " --host x " + url:                "are for TCP",
+		fmt.Sprintf("--listen unix:%s %s", private(t, "file"), url): "something else than a socket",
+	} {
+		if r := run(t, "", append([]string{"agent"}, strings.Fields(args)...)...); r.status != 64 || !strings.Contains(r.err, says) {
+			t.Errorf("%s: status %d: %s", args, r.status, r.err)
+		}
+	}
+	empty := writeFile(t, "\n")
+	if r := run(t, "", "agent", "--listen", "127.0.0.1:0", "--token-file", empty, url); r.status != 1 || !strings.Contains(r.err, "is empty") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+}
+
+// private makes a file in a directory of mode 0700.
+func private(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "own")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
