@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,5 +64,23 @@ func TestHarmlessJSON(t *testing.T) {
 	must(t, `{"a":"`+name+`"}`+"\n", "append", url)
 	if out := must(t, "", "cat", "--json", "--from", "1", url); strings.ContainsAny(out, "\u009b\u202e\U000e0001") {
 		t.Errorf("%q", out)
+	}
+}
+
+// TestPassedOver: a directory that cannot be opened, such as the lost+found of a volume, is named.
+func TestPassedOver(t *testing.T) {
+	url := fileURL(t)
+	must(t, "a\n", "append", url)
+	dir := strings.TrimPrefix(url, "file://")
+	if err := os.Mkdir(dir+"/lost+found", 0o300); err != nil {
+		t.Fatal(err)
+	}
+	a := &kit.Kit{Out: io.Discard, Err: new(buffer)}
+	a.Begin()
+	if got := a.PassedOver(url); os.Getuid() != 0 && !slices.Equal(got, []string{"lost+found/"}) || os.Getuid() == 0 && len(got) > 0 { // nothing is closed to root
+		t.Errorf("%q", got)
+	}
+	if r := run(t, "", "doctor", url); os.Getuid() != 0 && !strings.Contains(r.out, "lost+found/ cannot be read, and is passed over") {
+		t.Error(r.out, r.err)
 	}
 }

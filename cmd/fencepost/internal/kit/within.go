@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,28 @@ func Directory(raw string) (name string, ok bool) {
 		}
 		path, missing = filepath.Dir(path), filepath.Join(filepath.Base(path), missing)
 	}
+}
+
+// PassedOver names the directories below that of a URL that cannot be read, such as the lost+found of a volume. A listing passes
+// over those that are not of a log.
+func (k *Kit) PassedOver(raw string) (names []string) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "file" {
+		return nil
+	}
+	entries, _ := os.ReadDir(u.Path)
+	for _, e := range entries {
+		if !e.IsDir() || kept(e.Name(), slices.Concat(ofLogs, ofGroups, []string{".fencepost"})) {
+			continue
+		}
+		if f, err := os.Open(filepath.Join(u.Path, e.Name())); err != nil {
+			names = append(names, e.Name()+"/")
+			k.Console.Note("%s/ cannot be read, and is passed over: %v", e.Name(), errors.Unwrap(err))
+		} else {
+			_ = f.Close()
+		}
+	}
+	return names
 }
 
 // outside refuses to write in a folder that a log or a group keeps for itself, such as s3://bucket/orders/data. It asks nothing

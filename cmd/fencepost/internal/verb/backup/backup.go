@@ -48,6 +48,7 @@ It needs the rights of a reader, and to write to DESTINATION.`,
 			if err != nil {
 				return err
 			}
+			k.PassedOver(args[0])
 			to, err := k.Store(cmd.Context(), args[1], true)
 			if err != nil {
 				return err

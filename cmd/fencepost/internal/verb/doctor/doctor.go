@@ -90,6 +90,9 @@ func examine(ctx context.Context, k *kit.Kit, url string, o *doctor.Options) ([]
 	o.Progress = func(what string, done, total int64) { k.Console.Progress(what, done, total, false) }
 	found, err := doctor.Examine(ctx, st, o)
 	k.Console.Done()
+	for _, name := range k.PassedOver(url) {
+		found = append(found, doctor.Finding{Check: "growth", Level: doctor.Unseen, What: name + " cannot be read, and is passed over"})
+	}
 	if err = kit.Orphaned(ctx, st, err); errors.Is(err, kit.ErrOnlyLock) {
 		return doctor.ExamineLock(ctx, st, o)
 	}

@@ -82,6 +82,9 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
+			if objects {
+				k.PassedOver(args[0])
+			}
 			o := &survey.Options{Objects: objects, Files: second, Progress: func(n int) { k.Console.Progress("listing", int64(n), 0, false) }}
 			return showStatus(cmd.Context(), k, watch, every, func(ctx context.Context) (view, error) {
 				v, err := logStatus(ctx, k, st, o)

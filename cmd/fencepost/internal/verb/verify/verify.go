@@ -85,6 +85,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err != nil {
 				return err
 			}
+			k.PassedOver(args[0])
 			grouped, err := group.Exists(cmd.Context(), st, nil)
 			if err != nil && !errors.Is(err, store.ErrDenied) {
 				return err // who may read only the log cannot know
