@@ -1,0 +1,125 @@
+"""The same for asyncio.
+
+    async with fencepost.aio.lead("s3://bucket/orders") as session:
+        future = await session.append("a record", cursor="1")
+        offset = await future
+"""
+
+import asyncio
+import collections
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from . import _read, _session
+from ._session import Data
+
+
+class Session:
+    """One term, for one event loop."""
+
+    def __init__(self, session: _session.Session) -> None:
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._waiting: collections.deque[tuple[_session.Future, asyncio.Future[int]]] = collections.deque()
+        session._listeners.append(self._changed)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the term."""
+        return self._session.epoch
+
+    @property
+    def cursor(self) -> Data:
+        """The cursor that was committed last when the term began."""
+        return self._session.cursor
+
+    def _changed(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._resolve)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits
+
+    def _resolve(self) -> None:
+        while self._waiting and self._waiting[0][0].done():
+            future, waiter = self._waiting.popleft()
+            if waiter.cancelled():
+                continue
+            try:
+                waiter.set_result(future.result(0))
+            except Exception as e:
+                waiter.set_exception(e)
+                waiter.exception()  # whoever does not ask is told by the session's end
+
+    def _await(self, future: _session.Future) -> "asyncio.Future[int]":
+        waiter: asyncio.Future[int] = self._loop.create_future()
+        self._waiting.append((future, waiter))
+        if future.done():
+            self._resolve()
+        return waiter
+
+    async def append(self, data: Data | Iterable[Data], cursor: Data | None = None) -> "asyncio.Future[int]":
+        """Append; await what it returns for the outcome."""
+        if self._session._size >= _session._ROOM:
+            return self._await(await asyncio.to_thread(self._session.append, data, cursor))
+        return self._await(self._session.append(data, cursor))
+
+    async def commit(
+        self, files: Sequence[str | Path] = (), *, values: Mapping[str, str] | None = None, remove: Sequence[str] = (), cursor: Data | None = None
+    ) -> "asyncio.Future[int]":
+        """Change the table; await what it returns for the outcome."""
+        return self._await(self._session.commit(files, values=values, remove=remove, cursor=cursor))
+
+    async def write_parquet(self, table: Any, *, values: Mapping[str, str] | None = None, cursor: Data | None = None) -> "asyncio.Future[int]":
+        """Add a table of pyarrow; await what it returns for the outcome."""
+        return self._await(await asyncio.to_thread(lambda: self._session.write_parquet(table, values=values, cursor=cursor)))
+
+    async def flush(self) -> None:
+        """Wait until everything that was appended is in the history."""
+        await asyncio.to_thread(self._session.flush)
+
+    def progress(self) -> None:
+        """Say that the program is alive."""
+        self._session.progress()
+
+    def resign(self) -> None:
+        """Make way for another process."""
+        self._session.resign()
+
+
+class lead:  # noqa: N801 # it reads as the function that it is beside
+    """Lead as an asynchronous context manager, with the arguments of fencepost.lead."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._url, self._options = url, options
+
+    async def __aenter__(self) -> Session:
+        self._session = await asyncio.to_thread(_session.lead, self._url, **self._options)
+        return Session(self._session)
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await asyncio.to_thread(self._session.close, wait=error is None)
+
+
+async def _pump(records: Iterator[_read.Record]) -> AsyncIterator[_read.Record]:
+    try:
+        while (record := await asyncio.to_thread(next, records, None)) is not None:
+            yield record
+    finally:
+        close = getattr(records, "close", None)
+        if close:
+            await asyncio.to_thread(close)
+
+
+def read(url: str, start: int | None = None) -> AsyncIterator[_read.Record]:
+    """Yield the records to the end of the log."""
+    return _pump(_read.read(url, start))
+
+
+def follow(url: str, start: int | None = None, *, consumer: str | None = None) -> AsyncIterator[_read.Record]:
+    """Yield the records, and then each new one as it comes."""
+    return _pump(_read.follow(url, start, consumer=consumer))
+
+
+__all__ = ["Session", "follow", "lead", "read"]

@@ -1,0 +1,200 @@
+"""What one session promises, with the real program."""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+import fencepost
+import fencepost.aio
+from fencepost._child import program
+
+AWKWARD: list[bytes | str] = ["", b"", "a\n", 'quote " and \\', "\x00\x1f", "\u2028\ufffd😀", b"\xff\x00", "ä" * 10_000]
+
+
+def as_bytes(data: bytes | str) -> bytes:
+    return data.encode() if isinstance(data, str) else data
+
+
+def values(url: str, start: int | None = None) -> list[bytes]:
+    return [r.value for r in fencepost.read(url, start)]
+
+
+def run(*args: str) -> None:
+    subprocess.run([program(), *args], check=True, capture_output=True)
+
+
+def test_example(url: str) -> None:
+    words = ["one", "two", "three"]
+    for _ in range(2):  # the second time it does nothing
+        with fencepost.lead(url) as session:
+            skip = int(session.cursor or 0)
+            for n, word in enumerate(words[skip:], skip + 1):
+                session.append(word, cursor=str(n))
+            session.flush()
+    assert values(url) == [b"one", b"two", b"three"]
+
+
+def test_records_come_back(url: str) -> None:
+    with fencepost.lead(url) as session:
+        futures = [session.append(r) for r in AWKWARD]
+        futures.append(session.append(iter(AWKWARD), cursor=b"\xff"))
+        assert [f.result(60) for f in futures] == list(range(len(AWKWARD) + 1))
+        assert all(f.done() for f in futures)
+    assert values(url) == [as_bytes(r) for r in AWKWARD] * 2
+    assert values(url, 2 * len(AWKWARD) - 1) == [as_bytes(AWKWARD[-1])]
+    with fencepost.lead(url) as session:
+        assert session.cursor == b"\xff" and session.end == 2 * len(AWKWARD) and session.epoch == 2
+
+
+def test_what_is_no_text_is_refused_here(url: str) -> None:
+    with fencepost.lead(url) as session:
+        with pytest.raises(ValueError):
+            session.append("\udcff")
+        with pytest.raises(ValueError):
+            session.append([])
+        assert session.append("a").result(60) == 0
+
+
+def test_deposed(url: str) -> None:
+    session = fencepost.lead(url, validity="2s")
+    session.append("a", cursor="1").result(60)
+    run("step-down", "--immediate", url)
+    with fencepost.lead(url) as other:
+        assert other.cursor == "1" and other.epoch > session.epoch
+        with pytest.raises((fencepost.NotCommitted, fencepost.Fenced)) as e:
+            while True:
+                session.append("zombie", cursor="2").result(60)
+        assert isinstance(e.value, fencepost.Fenced) or isinstance(e.value.__cause__, fencepost.Fenced)
+        with pytest.raises(fencepost.Fenced):
+            session.append("zombie")
+        other.append("b", cursor="2")
+    with pytest.raises((fencepost.NotCommitted, fencepost.Fenced)):
+        session.close()
+    assert values(url) == [b"a", b"b"]
+
+
+def test_cursor_must_not_go_down(url: str) -> None:
+    session = fencepost.lead(url)
+    session.append("a", cursor="7")
+    future = session.append("b", cursor="6")
+    with pytest.raises(fencepost.NotCommitted, match="must not go down"):
+        future.result(60)
+    with pytest.raises(fencepost.NotCommitted):
+        session.close()
+    assert session.ended and session.ended.code == "invalid"
+    assert values(url) == [b"a"]
+
+
+def test_busy(url: str) -> None:
+    with fencepost.lead(url), pytest.raises(fencepost.SessionEnded) as e:
+        fencepost.lead(url, wait=False)
+    assert e.value.code == "busy"
+
+
+def test_child_killed(url: str) -> None:
+    session = fencepost.lead(url, validity="1s")
+    session.append("a", cursor="1").result(60)
+    session._child.process.kill()
+    future = None
+    with pytest.raises((fencepost.UnknownOutcome, fencepost.SessionEnded)):
+        while True:
+            future = session.append("b", cursor="2")
+            future.result(60)
+    with pytest.raises((fencepost.UnknownOutcome, fencepost.SessionEnded)):
+        session.close()
+    with fencepost.lead(url) as again:
+        assert int(str(again.cursor)) == again.end
+
+
+def test_frozen_program_loses_the_term(url: str, tmp_path: Path) -> None:
+    """A program that is stopped, and not dead, makes way."""
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import sys, fencepost\n"
+        "s = fencepost.lead(sys.argv[1], promise=1)\n"
+        "s.append('a', cursor='1').result()\n"
+        "print('leads', flush=True)\n"
+        "import time; time.sleep(600)\n"
+    )
+    env = dict(os.environ, PYTHONPATH=str(Path(fencepost.__file__).parent.parent))
+    with subprocess.Popen(["python3", str(script), url], stdout=subprocess.PIPE, env=env) as p:
+        assert p.stdout and p.stdout.readline() == b"leads\n"
+        os.kill(p.pid, signal.SIGSTOP)
+        try:
+            with fencepost.lead(url) as session:
+                assert session.cursor == "1"
+        finally:
+            p.kill()
+
+
+def test_stall(url: str) -> None:
+    """With stall, a program that does nothing loses the term although its process lives."""
+    session = fencepost.lead(url, stall=1)
+    for _ in range(3):
+        session.progress()
+    with fencepost.lead(url):
+        pass
+    with pytest.raises(fencepost.SessionEnded):
+        session.close()
+    assert session.ended and session.ended.code == "silent"
+
+
+def test_follow(url: str) -> None:
+    got: list[bytes] = []
+    both = threading.Event()
+
+    def reader() -> None:
+        for record in fencepost.follow(url):
+            got.append(record.value)
+            if len(got) == 2:
+                break
+        both.set()
+
+    with fencepost.lead(url) as session:
+        thread = threading.Thread(target=reader)
+        thread.start()
+        session.append("a")
+        session.append("b")
+        assert both.wait(60)
+        thread.join()
+    assert got == [b"a", b"b"]
+
+
+def test_read_of_nothing(url: str) -> None:
+    with pytest.raises(fencepost.Error):
+        values(url)
+
+
+def test_logging(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "fencepost")
+    with fencepost.lead(url):
+        pass
+    assert "leading in epoch 1" in caplog.text
+
+
+def test_asyncio(url: str) -> None:
+    async def main() -> None:
+        async with fencepost.aio.lead(url) as session:
+            assert session.epoch == 1 and session.cursor == ""
+            futures = [await session.append(str(n), cursor=str(n)) for n in range(1000)]
+            await session.flush()
+            assert await asyncio.gather(*futures) == list(range(1000))
+        assert [r.value async for r in fencepost.aio.read(url, 998)] == [b"998", b"999"]
+
+    asyncio.run(main())
+
+
+def test_commit_refuses_what_is_no_parquet(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.parquet"
+    file.write_text("no Parquet")
+    session = fencepost.lead(url)
+    with pytest.raises(fencepost.NotCommitted, match="x.parquet"):
+        session.commit([file], cursor="1").result(60)
+    with pytest.raises(fencepost.NotCommitted):
+        session.close()
