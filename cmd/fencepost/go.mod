@@ -6,6 +6,7 @@ replace (
 	github.com/fencepost/fencepost => ../..
 	github.com/fencepost/fencepost/ext/agent => ../../ext/agent
 	github.com/fencepost/fencepost/ext/delta => ../../ext/delta
+	github.com/fencepost/fencepost/ext/lock => ../../ext/lock
 	github.com/fencepost/fencepost/ext/promhooks => ../../ext/promhooks
 	github.com/fencepost/fencepost/store/azurestore => ../../store/azurestore
 	github.com/fencepost/fencepost/store/gcsstore => ../../store/gcsstore
@@ -16,6 +17,7 @@ require (
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/agent v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/delta v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/lock v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/promhooks v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/store/azurestore v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/store/gcsstore v0.0.0-00010101000000-000000000000

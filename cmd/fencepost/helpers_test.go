@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
-	execverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/exec"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/fixture"
 	"github.com/fencepost/fencepost/internal/test/logtest"
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 	// Under nohup, or in the background of a shell, some signals are ignored, also by the commands
 	// that the tests start. A signal that is caught has its default effect in a command.
-	for _, sig := range execverb.Passed {
+	for _, sig := range kit.Passed {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/history"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/initlog"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/lag"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/lock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/man"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/pin"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/publish"
@@ -53,8 +54,8 @@ of bytes as 500000 or 16MiB.
 
 Exit status: 0 done; 1 failed, or damage found; 3 append cannot tell whether some
 records are in the log; 64 wrong usage; 77 a later epoch has refused this one; 129,
-130 and 143 interrupted by a signal, after giving up the lead. Exec ends with the
-status of its command.`
+130 and 143 interrupted by a signal, after giving up the lead. Exec and lock end
+with the status of their command.`
 
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
@@ -92,6 +93,7 @@ func verbs(k *kit.Kit) []*cobra.Command {
 		initlog.Init(k),
 		initlog.Probe(k),
 		lag.Command(k),
+		lock.Command(k),
 		man.Command(k),
 		pin.Pin(k),
 		pin.Pins(k),

@@ -17,7 +17,6 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
-	execverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/exec"
 )
 
 // asWorker makes the test binary a command that exec runs: see worker.
@@ -209,7 +208,7 @@ func (j *job) works(n int) (pid, watchdog int) {
 		return len(all) >= n
 	})
 	for _, tr := range all {
-		if parent := parentOf(tr.pid); strings.Contains(cmdline(parent), execverb.WatchdogVerb) {
+		if parent := parentOf(tr.pid); strings.Contains(cmdline(parent), kit.WatchdogVerb) {
 			pid, watchdog = tr.pid, parent
 		}
 		if group, _ := syscall.Getpgid(tr.pid); group == tr.pid && pid == 0 {
@@ -292,4 +291,4 @@ func asExit(err error, to **exec.ExitError) (ok bool) {
 
 func (j *job) signal(s syscall.Signal) { _ = j.cmd.Process.Signal(s) }
 
-func isWatchdog(pid int) bool { return strings.Contains(cmdline(pid), execverb.WatchdogVerb) }
+func isWatchdog(pid int) bool { return strings.Contains(cmdline(pid), kit.WatchdogVerb) }

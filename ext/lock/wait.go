@@ -160,6 +160,9 @@ func (l *Locker) owns(id fence.ID) bool {
 // place creates a placeholder for the object of a session.
 func (w *waiter) place(ctx context.Context, e *entry) error {
 	info, err := w.mark(ctx, e, sessionDoc{}, "")
+	if w.l.opts.random() < 1./16 {
+		w.l.spawn(w.l.sweep) // a place in which nobody holds for long has placeholders too
+	}
 	if info.Version != "" {
 		w.version, w.since = info.Version, w.now()
 		w.next = min(w.next, w.since.Add(e.validity()))

@@ -18,6 +18,20 @@ import (
 	"github.com/fencepost/fencepost/sink"
 )
 
+// WatchdogVerb is how exec and lock start the watchdog of their command.
+const WatchdogVerb = "watchdog"
+
+// Forwarded are the signals that a command gets when this process does. What was ignored when this process was started
+// stays ignored: see nohup(1).
+func Forwarded() (all []os.Signal) {
+	for _, s := range Passed {
+		if !signal.Ignored(s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // SignalNumber is a signal that was received.
 func SignalNumber(s os.Signal) syscall.Signal {
 	n, _ := s.(syscall.Signal)

@@ -123,13 +123,10 @@ a writer.`,
 	return c
 }
 
-// WatchdogVerb is how exec starts its watchdog.
-const WatchdogVerb = "watchdog"
-
 // Watchdog returns the hidden verb.
 func Watchdog(k *kit.Kit) *cobra.Command {
 	return &cobra.Command{
-		Use: WatchdogVerb, Hidden: true, DisableFlagParsing: true,
+		Use: kit.WatchdogVerb, Hidden: true, DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error { return supervise.Watchdog(args) },
 	}
 }
@@ -150,7 +147,7 @@ func (x *execution) run(ctx context.Context) error {
 		return err
 	}
 	x.signals = make(chan os.Signal, 64)
-	signal.Notify(x.signals, forwarded()...)
+	signal.Notify(x.signals, kit.Forwarded()...)
 	defer signal.Stop(x.signals)
 	if x.HandOver != nil {
 		x.HandOver() // for commands SIGHUP often means something else than an end
@@ -242,17 +239,6 @@ func (x *execution) outcome(err error) error {
 	return err
 }
 
-// forwarded are the signals that the command gets when this process does. What was ignored
-// when this process was started stays ignored: see nohup(1).
-func forwarded() (all []os.Signal) {
-	for _, s := range Passed {
-		if !signal.Ignored(s) {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // receiving calls receive with the signals that come until stop is called.
 func (x *execution) receiving(receive func(syscall.Signal)) (stop func()) {
 	over, handled := make(chan struct{}), make(chan struct{})
@@ -339,7 +325,7 @@ func busy(r leader.Record) error {
 // command may start any more.
 func (x *execution) command(epoch fence.Epoch, to *deadlines, grace time.Duration, signals <-chan syscall.Signal) *supervise.Command {
 	return &supervise.Command{
-		Path: x.path, Args: x.argv, Env: x.environment(epoch, to.file), Watchdog: []string{"fencepost", WatchdogVerb}, Grace: grace, Signals: signals,
+		Path: x.path, Args: x.argv, Env: x.environment(epoch, to.file), Watchdog: []string{"fencepost", kit.WatchdogVerb}, Grace: grace, Signals: signals,
 		Renewed: func(deadline supervise.Moment) {
 			write := func() error {
 				err := writeDeadline(to.file, epoch, deadline, grace)

@@ -1,8 +1,8 @@
 //go:build !unix
 
-package exec
+package kit
 
 import "syscall"
 
-// Passed are the signals that exec passes on.
+// Passed are the signals that exec and lock pass on to their command.
 var Passed = []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
