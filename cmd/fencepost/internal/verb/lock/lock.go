@@ -85,7 +85,7 @@ delete below locks/.`,
 		},
 	}
 	fl, short := c.Flags(), &pflag.FlagSet{}
-	kit.SpanVar(short, &x.wait, "wait", "", kit.Positive, "how long to wait for the lock; a number alone is seconds (default as long as it takes)")
+	kit.SpanVar(short, &x.wait, "wait", "", kit.Positive, "how long to wait, in seconds or as 5m (default for ever)")
 	kit.CountVar(short, &x.conflict, "conflict-exit-code", kit.ExitBusy, "exit status if somebody else holds the lock")
 	wait := short.Lookup("wait").Value.(*kit.Checked)
 	parse := wait.Parse

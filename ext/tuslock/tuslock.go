@@ -1,0 +1,133 @@
+// Package tuslock keeps the locks of uploads of tusd v2 in an object store, so that several instances of tusd may serve one
+// bucket.
+//
+//	locks, err := lock.New(st, "locks", nil)
+//	locker, err := tuslock.New(st, "locks-wanted", locks)
+//	locker.UseIn(composer)
+//
+// tusd passes no token to its data store, so the token protects nothing here. If an instance is frozen in a PATCH past its
+// lease and goes on, it may still write a part of that upload. S3's own rule helps then: a part is overwritten by the last
+// write of its number, and the client sees a wrong offset.
+package tuslock
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tus/tusd/v2/pkg/handler"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/ext/lock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+)
+
+// look is how often a holder looks whether another instance wants its lock.
+const look = time.Second
+
+// Locker is a handler.Locker. It is safe for concurrent use.
+type Locker struct {
+	notes store.Store
+	locks *lock.Locker
+	// Clock is the machine's by default. Set it before the first lock.
+	Clock clock.Clock
+}
+
+var _ handler.Locker = (*Locker)(nil)
+
+// New returns a Locker that asks other instances for their locks by notes below a prefix of a store. All instances use the
+// same prefix, and Lockers with one place. It sends no request. The caller closes the lock.Locker. The error is
+// store.ErrInvalid.
+func New(st store.Store, prefix string, locks *lock.Locker) (*Locker, error) {
+	if store.IsNil(st) || locks == nil || prefix == "" {
+		return nil, fmt.Errorf("tuslock: %w: it needs a store, a prefix and a Locker", store.ErrInvalid)
+	}
+	notes, err := store.Sub(st, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return &Locker{notes: notes, locks: locks, Clock: clock.System()}, nil
+}
+
+// UseIn adds the locker to what tusd is made of.
+func (l *Locker) UseIn(composer *handler.StoreComposer) { composer.UseLocker(l) }
+
+// NewLock implements handler.Locker.
+func (l *Locker) NewLock(id string) (handler.Lock, error) {
+	return &uploadLock{l: l, id: id, note: fmt.Sprintf("%x", sha256.Sum256([]byte(id)))}, nil
+}
+
+type uploadLock struct {
+	l        *Locker
+	id, note string
+
+	k       *lock.Lock
+	watched sync.WaitGroup
+	stop    context.CancelFunc
+}
+
+// Lock implements handler.Lock. If another instance holds the lock, its requestUnlock is called within about two seconds.
+// The error is handler.ErrLockTimeout if ctx ends first.
+func (u *uploadLock) Lock(ctx context.Context, requestUnlock func()) error {
+	var held *lock.HeldError
+	k, err := u.l.locks.TryAcquire(ctx, u.id)
+	for errors.As(err, &held) {
+		// The note is a hint: it names the token whose holder is to end. One that is lost is written again below.
+		_, _ = u.l.notes.Put(ctx, u.note, []byte(strconv.FormatUint(uint64(held.Token.Epoch()), 10)), nil)
+		k, err = u.wait(ctx)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return errors.Join(handler.ErrLockTimeout, err)
+	case err != nil:
+		return err
+	}
+	watch, stop := context.WithCancel(context.Background())
+	u.k, u.stop = k, stop
+	u.watched.Go(func() { u.watch(watch, k, requestUnlock) })
+	return nil
+}
+
+// wait waits for the lock. It returns a HeldError from time to time, so that another note is written for another holder.
+func (u *uploadLock) wait(ctx context.Context) (*lock.Lock, error) {
+	some, cancel := clock.WithTimeout(ctx, u.l.Clock, 5*look, lock.ErrHeld)
+	defer cancel()
+	k, err := u.l.locks.Acquire(some, u.id)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return k, err
+}
+
+// watch calls requestUnlock once if another instance wants the lock, or if the lock is lost.
+func (u *uploadLock) watch(ctx context.Context, k *lock.Lock, requestUnlock func()) {
+	for clock.Sleep(ctx, u.l.Clock, look) == nil {
+		if k.Check(0) != nil || u.wanted(ctx, k.Token().Epoch()) {
+			requestUnlock()
+			return
+		}
+	}
+}
+
+func (u *uploadLock) wanted(ctx context.Context, token fence.Epoch) bool {
+	body, _, err := store.Read(ctx, u.l.notes, u.note, &store.ReadOptions{Limit: 32, Settle: &store.SettleOptions{Reads: 1}})
+	n, bad := strconv.ParseUint(string(body), 10, 64)
+	return err == nil && bad == nil && fence.Epoch(n) >= token
+}
+
+// Unlock implements handler.Lock.
+func (u *uploadLock) Unlock() error {
+	u.stop()
+	u.watched.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if u.wanted(ctx, u.k.Token().Epoch()) {
+		_ = store.DeleteAll(ctx, u.l.notes, []string{u.note}, nil)
+	}
+	return u.k.Release(ctx)
+}
