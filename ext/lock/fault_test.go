@@ -15,8 +15,6 @@ import (
 
 // guard:lock-lapse. Without the whole wait: B reads a session that A is about to renew, and takes A's name a moment later,
 // while A works on.
-//
-// guard:lock-depose. See TestClockStoodStill: without this, nothing tells A.
 func TestCrash(t *testing.T) {
 	for _, after := range []time.Duration{time.Second, 20 * time.Second} { // before and after the first heartbeat
 		inWorld(t, faultstore.Options{Hook: slow}, func(w *world) {
@@ -178,5 +176,107 @@ func TestReleaseWithFaults(t *testing.T) {
 		k = a.acquire("invoices")
 		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Fault: faultstore.Fault{Err: faultstore.ErrReset}}))
 		a.release(k)
+	})
+}
+
+// guard:lock-session. Without this: A's heartbeats fail. A acquires y when its session is 5 s old, with a deadline of its
+// own. B, which waits for x, expires A's session. C finds it expired and takes y at once, while A works on y.
+func TestOneDeadline(t *testing.T) {
+	inWorld(t, faultstore.Options{Hook: faultstore.Script(faultstore.Rule{
+		Kind: faultstore.Put, Prefix: "locks/session/", Client: "a", Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable},
+	})}, func(w *world) {
+		a, b, c := w.process("a"), w.process("b"), w.process("c")
+		a.acquire("x")
+		time.Sleep(5 * time.Second)
+		k := a.acquire("y")
+		b.acquire("x")
+		c.acquire("y")
+		if err := k.Check(0); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("two hold y: %v", err)
+		}
+	})
+}
+
+// guard:lock-final. Without this: A's machine is suspended while the answer to its acquisition is on its way. B finds the
+// session lapsed and takes the name. A wakes up, reads the answer, and believes that it holds the name.
+func TestAnsweredTooLate(t *testing.T) {
+	inWorld(t, faultstore.Options{}, func(w *world) {
+		sleeps := &clock.Suspendable{}
+		a := w.processOn("a", sleeps)
+		puts := 0
+		w.faulty.SetAfter(func(_ context.Context, op faultstore.Op, _ error) {
+			if op.Kind == faultstore.Put {
+				if puts++; puts == 1 {
+					sleeps.Suspend(time.Hour)
+				}
+			}
+		})
+		if k := a.acquire("x"); k.Check(0) != nil || k.Token().Epoch() != 2 {
+			t.Errorf("token %v: %v", k.Token(), k.Check(0))
+		}
+	})
+}
+
+// guard:lock-sent. Without this: A's heartbeat is applied at once, and its answer takes 2.5 s. B counts from the heartbeat and
+// A from the answer. A crashes, and works 2.5 s longer than B waits.
+func TestSlowHeartbeat(t *testing.T) {
+	inWorld(t, faultstore.Options{Hook: faultstore.Script(faultstore.Rule{
+		Kind: faultstore.Put, Prefix: "locks/session/", Fault: faultstore.Fault{ReplyDelay: 2500 * time.Millisecond},
+	})}, func(w *world) {
+		k := w.process("a").acquire("x")
+		time.Sleep(8600 * time.Millisecond) // the heartbeat was sent after 6 s
+		if held := k.Held(); held > 6*time.Second+validity-validity/10-8600*time.Millisecond {
+			t.Errorf("%v are left", held)
+		}
+		if err := k.Check(time.Second); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// guard:lock-placeholder. Without this: A has held a name for a second, and has sent no heartbeat yet. B finds no object of its
+// session, takes A for dead, and takes the name.
+func TestNoHeartbeatYet(t *testing.T) {
+	inWorld(t, faultstore.Options{Hook: slow}, func(w *world) {
+		a, b := w.process("a"), w.process("b")
+		k := a.acquire("x")
+		go func() {
+			time.Sleep(time.Minute / 2)
+			if err := k.Check(0); err != nil {
+				t.Errorf("a: %v", err)
+			}
+			a.release(k)
+		}()
+		b.acquire("x")
+		if !errors.Is(context.Cause(k.Context()), lock.ErrReleased) {
+			t.Errorf("b holds the name, and a: %v", context.Cause(k.Context()))
+		}
+	})
+}
+
+// guard:lock-sweep. Without the age: B deletes the object of A's session, which lives. A's next heartbeat is refused, and all
+// its locks are lost.
+func TestSweep(t *testing.T) {
+	inWorld(t, faultstore.Options{}, func(w *world) {
+		for i := range 10 {
+			p := w.process(name(i))
+			p.acquire(name(i))
+			time.Sleep(10 * time.Second)
+			p.st.Crash()
+		}
+		a := w.process("a")
+		k := a.acquire("x")
+		time.Sleep(25 * time.Hour)
+		if n := w.objects("locks/session/"); n != 11 {
+			t.Fatalf("%d sessions have an object", n)
+		}
+		w.process("b").acquire("y")
+		time.Sleep(time.Minute)
+		if n := w.objects("locks/session/"); n != 2 {
+			t.Errorf("%d sessions have an object, and two live", n)
+		}
+		if err := k.Check(0); err != nil {
+			t.Error(err)
+		}
 	})
 }
