@@ -180,10 +180,6 @@ func chained(t *testing.T, how string, runs bool, harm func(supervisor, watchdog
 // A chain of processes cannot outrun its end, whichever guardian is frozen or killed: neither where a cgroup can be made, nor
 // where processes are looked for. If both guardians are killed, only a cgroup helps.
 //
-// guard:strike. Without this check: no cgroup can be made; each process of the command writes a line, starts the next one and
-// ends; the watchdog reads the table of processes, and kills what stands there and has ended already; the lease ends, another
-// machine leads, and the chain goes on to write.
-//
 // guard:frozen-watchdog. Without this check: the watchdog is frozen, so it stays the parent of what the command leaves; exec
 // reads a table with more dead processes each time; the lease ends, and the chain goes on to write.
 func TestChain(t *testing.T) {
@@ -221,6 +217,26 @@ func TestChain(t *testing.T) {
 				return // a chain that nobody ends takes its time
 			}
 		}
+	}
+}
+
+// A strike hits the whole process group of a child, also what it does not know.
+//
+// guard:strike. Without this check: no cgroup can be made; each process of the command writes a line, starts the next one and
+// ends; the watchdog reads the table of processes, and kills what stands there and has ended already; the lease ends, another
+// machine leads, and the chain goes on to write.
+func TestStrike(t *testing.T) {
+	c := child(t, "/bin/sh", "-c", "sleep 60 & wait")
+	var below process
+	eventually(t, "the child has a child", func() bool {
+		for _, p := range descendants(c.Process.Pid) {
+			below = p
+		}
+		return below.pid != 0
+	})
+	strike([]int{c.Process.Pid})
+	for _, pid := range []int{c.Process.Pid, below.pid} {
+		eventually(t, "it is dead", func() bool { p, ok := look(pid); return !ok || p.dead() })
 	}
 }
 
