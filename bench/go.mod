@@ -8,6 +8,8 @@ replace github.com/fencepost/fencepost/ext/promhooks => ../ext/promhooks
 
 replace github.com/fencepost/fencepost/ext/kubelock => ../ext/kubelock
 
+replace github.com/fencepost/fencepost/ext/lock => ../ext/lock
+
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.6
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.14
@@ -15,6 +17,7 @@ require (
 	github.com/aws/smithy-go v1.28.8
 	github.com/fencepost/fencepost v0.0.0
 	github.com/fencepost/fencepost/ext/kubelock v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/lock v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/promhooks v0.0.0-00010101000000-000000000000
 	github.com/go-logr/logr v1.4.4
 	github.com/google/uuid v1.6.0

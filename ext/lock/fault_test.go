@@ -62,8 +62,6 @@ func TestCrashBeforeTry(t *testing.T) {
 	})
 }
 
-// guard:lock-rate. Without the margin: A's clock runs 5 % too slow and B's 5 % too fast. B takes A's name before A's deadline.
-//
 // guard:lock-check. Without the comparison: the machine was suspended for an hour, its timers have not fired yet, and
 // Check says that the lock is held.
 func TestSuspended(t *testing.T) {
@@ -187,9 +185,11 @@ func TestOneDeadline(t *testing.T) {
 	})}, func(w *world) {
 		a, b, c := w.process("a"), w.process("b"), w.process("c")
 		a.acquire("x")
-		time.Sleep(5 * time.Second)
+		taken := make(chan struct{})
+		go func() { defer close(taken); b.acquire("x") }()
+		time.Sleep(5900 * time.Millisecond) // the first heartbeat comes after 6 s
 		k := a.acquire("y")
-		b.acquire("x")
+		<-taken
 		c.acquire("y")
 		if err := k.Check(0); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("two hold y: %v", err)
@@ -217,6 +217,8 @@ func TestAnsweredTooLate(t *testing.T) {
 	})
 }
 
+// guard:lock-rate. Without the margin: A's clock runs 5 % too slow and B's 5 % too fast. B takes A's name before A's deadline.
+//
 // guard:lock-sent. Without this: A's heartbeat is applied at once, and its answer takes 2.5 s. B counts from the heartbeat and
 // A from the answer. A crashes, and works 2.5 s longer than B waits.
 func TestSlowHeartbeat(t *testing.T) {

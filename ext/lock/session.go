@@ -69,7 +69,7 @@ func (s *session) leave() {
 //
 // guard:lock-final. What is answered after the deadline is worth nothing: neither an acquisition nor a heartbeat.
 //
-//mutant:replace s.isOver() || now >= s.deadline => false
+//mutant:replace s.isOver() || now >= s.deadline => s.isOver() && now < s.deadline && false
 func (s *session) hold(k *Lock) bool {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *session) live() {
 			// guard:lock-verify. After the first heartbeat of a session its holder reads the buckets of its locks, and
 			// only then counts the heartbeat.
 			//
-			//mutant:replace !verified => false
+			//mutant:replace !verified { => !verified && false {
 			if !verified {
 				err = s.verify(ctx)
 				verified = err == nil

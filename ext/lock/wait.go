@@ -218,7 +218,7 @@ type pace struct {
 
 const (
 	// perMinute is how many reads a waiter makes for long, and burst how many more in a row. Together they are 150.
-	perMinute, burst = 75, 75
+	perMinute, burst = 104, 40
 	quickest         = 60 * time.Millisecond
 	slowest          = 2 * time.Second
 )
@@ -273,8 +273,8 @@ func (w *waiter) pause(ctx context.Context, err error) error {
 		each := w.elapsed / time.Duration(max(w.age, 1))
 		d = min(max(time.Duration(w.share*7/64-w.age)*each/2, quickest), slowest)
 	}
-	if w.near() && w.age*16 >= w.share*3 {
-		d /= 3 // overdue by half
+	if w.near() && w.age*64 < w.share*9 {
+		d *= 3 // those who are overdue come first
 	}
 	if w.budget < 0 {
 		d = max(d, time.Duration(-w.budget/perMinute*float64(time.Minute)))
