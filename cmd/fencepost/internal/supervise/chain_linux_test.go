@@ -226,7 +226,7 @@ func TestChain(t *testing.T) {
 // ends; the watchdog reads the table of processes, and kills what stands there and has ended already; the lease ends, another
 // machine leads, and the chain goes on to write.
 func TestStrike(t *testing.T) {
-	c := child(t, "/bin/sh", "-c", "sleep 60 & wait")
+	c := child(t, "/bin/sh", "-c", "sleep 600 & wait")
 	var below process
 	eventually(t, "the child has a child", func() bool {
 		for _, p := range descendants(c.Process.Pid) {
@@ -234,6 +234,7 @@ func TestStrike(t *testing.T) {
 		}
 		return below.pid != 0
 	})
+	defer kill([]process{below})
 	strike([]int{c.Process.Pid})
 	for _, pid := range []int{c.Process.Pid, below.pid} {
 		eventually(t, "it is dead", func() bool { p, ok := look(pid); return !ok || p.dead() })
