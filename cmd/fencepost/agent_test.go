@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // overSocket is a client of an agent at a unix socket.
@@ -130,7 +131,10 @@ func TestAgentUsage(t *testing.T) {
 		"--listen unix:" + file + " --host x " + url:                "are for TCP",
 		fmt.Sprintf("--listen unix:%s %s", private(t, "file"), url): "something else than a socket",
 	} {
-		if r := run(t, "", append([]string{"agent"}, strings.Fields(args)...)...); r.status != 64 || !strings.Contains(r.err, says) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // what is not refused would serve for ever
+		r := inProcess(ctx, strings.NewReader(""), append([]string{"agent"}, strings.Fields(args)...)...)
+		cancel()
+		if r.status != 64 || !strings.Contains(r.err, says) {
 			t.Errorf("%s: status %d: %s", args, r.status, r.err)
 		}
 	}

@@ -156,7 +156,7 @@ func (s *Server) Stop(ctx context.Context) error {
 //
 // guard:agent-host. A request is served only if its Host was named, where names were given.
 //
-//mutant:replace len(s.opts.Hosts) == 0 => true
+//mutant:replace len(s.opts.Hosts) == 0 => len(s.opts.Hosts) >= 0
 func (s *Server) knows(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
