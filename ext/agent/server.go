@@ -168,7 +168,7 @@ func (s *Server) knows(host string) bool {
 //
 // guard:agent-token. Where there is a token, a request without it is refused.
 //
-//mutant:replace subtle.ConstantTimeCompare([]byte(want), []byte(got)) != 1 => false
+//mutant:replace subtle.ConstantTimeCompare([]byte(want), []byte(got)) != 1 => subtle.ConstantTimeCompare([]byte(want), []byte(got)) > 1
 func (s *Server) allowed(r *http.Request) error {
 	if s.opts.Token == nil {
 		return nil
