@@ -151,7 +151,7 @@ func (h *held) Unlock(ctx context.Context) error {
 		case <-wait.Done():
 		case <-h.l.ended:
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), h.l.clock, time.Minute, lock.ErrNotReleased)
 		defer cancel()
 		_ = h.k.Release(ctx)
 	})

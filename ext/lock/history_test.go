@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -176,7 +177,7 @@ func TestFaultAtEveryRequest(t *testing.T) {
 		for at := 1; at <= 24; at++ {
 			n := 0
 			hook := func(op faultstore.Op) faultstore.Fault {
-				if n = op.N; op.N == at && (op.Kind == faultstore.Put || fault.Late == nil && fault.Err != faultstore.ErrEcho) {
+				if n = op.N; op.N == at && (op.Kind == faultstore.Put || fault.Late == nil && !errors.Is(fault.Err, faultstore.ErrEcho)) {
 					return fault
 				}
 				return faultstore.Fault{}

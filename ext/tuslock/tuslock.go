@@ -124,7 +124,7 @@ func (u *uploadLock) wanted(ctx context.Context, token fence.Epoch) bool {
 func (u *uploadLock) Unlock() error {
 	u.stop()
 	u.watched.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := clock.WithTimeout(context.Background(), u.l.Clock, time.Minute, lock.ErrNotReleased)
 	defer cancel()
 	if u.wanted(ctx, u.k.Token().Epoch()) {
 		_ = store.DeleteAll(ctx, u.l.notes, []string{u.note}, nil)

@@ -162,7 +162,7 @@ func (x *call) run(ctx context.Context) error {
 		}
 		err = cmp.Or(err, x.free(k))
 	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.validity)
+	ending, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), x.validity, lock.ErrNotReleased)
 	defer cancel()
 	_ = locks.Close(ending)
 	return err
@@ -282,7 +282,7 @@ func (x *call) outcome(status supervise.Status, err error) error {
 
 // free releases the lock. That it failed does not change how the command has ended.
 func (x *call) free(k *lock.Lock) error {
-	ctx, cancel := context.WithTimeout(context.Background(), x.validity)
+	ctx, cancel := clock.WithTimeout(context.Background(), clock.System(), x.validity, lock.ErrNotReleased)
 	defer cancel()
 	if err := k.Release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
 		x.Console.Note("fencepost: %s; it lapses after %v", kit.Line(err), x.validity)
