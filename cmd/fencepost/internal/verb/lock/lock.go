@@ -95,9 +95,10 @@ delete below locks/.`,
 		}
 		return parse(s)
 	}
-	for name, letter := range map[string]string{"wait": "w", "conflict-exit-code": "E"} {
-		f := short.Lookup(name)
-		f.Shorthand = letter
+	for _, f := range []*pflag.Flag{short.Lookup("wait"), short.Lookup("conflict-exit-code")} { // in the order of help
+		if f.Shorthand = "E"; f.Name == "wait" {
+			f.Shorthand = "w"
+		}
 		fl.AddFlag(f)
 	}
 	fl.BoolVarP(&x.noWait, "no-wait", "n", false, "give up at once if somebody else holds the lock")
