@@ -186,7 +186,7 @@ func verdict(ctx context.Context, over *TermError, err error) error {
 	case over.lost():
 		return fmt.Errorf("%w; the work: %w", over, err)
 	case stopped && (told || over != nil):
-		return nil
+		return nil //nolint:nilerr // the work was told to stop, and did
 	}
 	return err
 }

@@ -15,8 +15,8 @@ import (
 func TestKeepBeforeTheCommand(t *testing.T) {
 	dir := t.TempDir()
 	file, ran := filepath.Join(dir, "gate"), filepath.Join(dir, "ran")
-	real := keep
-	defer func() { keep = real }()
+	kept := keep
+	defer func() { keep = kept }()
 	k := &kit.Kit{Console: kit.NewConsole(io.Discard, false, 0)}
 	for range 2 {
 		keep = func(*os.File) error { return errors.New("a disk") }
@@ -27,7 +27,7 @@ func TestKeepBeforeTheCommand(t *testing.T) {
 			t.Error("the command ran")
 		}
 	}
-	keep = real
+	keep = kept
 	if err := pass(t.Context(), k, file, 5, 0, []string{"touch", ran}); err != nil {
 		t.Error(err)
 	}
