@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -19,9 +21,17 @@ import (
 // TestPolicyFiles: each role can do its work in both stores, and no more than its policy says.
 func TestPolicyFiles(t *testing.T) {
 	const lake = "lake/table"
+	var made fence.ID // the log's
 	log, second := memstore.New(nil), memstore.New(&memstore.Options{Name: "mem://lake"})
 	as := func(role string) (a, b *policed) {
 		p := filesPolicy(t, role, lake)
+		if made != (fence.ID{}) { // the page says to name the log as soon as there is one
+			for _, s := range p.Statement {
+				for i := range s.Resource {
+					s.Resource[i] = strings.Replace(s.Resource[i], strings.Repeat("?", 32), made.String(), 1)
+				}
+			}
+		}
 		return &policed{Store: log, identity: p}, &policed{Store: second, identity: p, prefix: lake}
 	}
 	ctx := t.Context()
@@ -50,6 +60,22 @@ func TestPolicyFiles(t *testing.T) {
 		})
 		if err != nil || len(st.denied)+len(files.denied) > 0 {
 			t.Fatalf("writer: %v; denied %q %q", err, st.denied, files.denied)
+		}
+		format, err := manifest.ReadFormat(ctx, log, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = format.Log
+	}
+	for _, role := range []string{"writer", "compactor"} {
+		_, files := as(role)
+		for _, key := range []string{"00112233445566778899aabbccddeeff/00000000000000000001/x.parquet"} {
+			if _, err := files.Put(ctx, key, nil, nil); !errors.Is(err, store.ErrDenied) {
+				t.Errorf("the %s of one log writes a file of another: %v", role, err)
+			}
+			if err := files.Delete(ctx, key); !errors.Is(err, store.ErrDenied) {
+				t.Errorf("the %s of one log deletes a file of another: %v", role, err)
+			}
 		}
 	}
 	st, files := as("reader")

@@ -438,6 +438,42 @@ func TestPolicyDenies(t *testing.T) {
 	}
 }
 
+// An engine sees files and the published table, and nothing else of the log. A consumer's name may be all that a reader moves.
+func TestNarrowPolicies(t *testing.T) {
+	st := memstore.New(nil)
+	for _, key := range []string{"data/1/1", "lock/1.json", layout.FormatKey, "file/1/x.parquet", layout.DeltaCommitKey(1)} {
+		if _, err := st.Put(t.Context(), key, []byte("x"), nil); err != nil {
+			t.Fatal(err)
+		}
+		p := newPoliced(t, st, "engine")
+		_, err := p.Get(t.Context(), key, nil)
+		if file := strings.HasPrefix(key, layout.FilePrefix); errors.Is(err, store.ErrDenied) == file {
+			t.Errorf("an engine reads %s: %v", key, err)
+		}
+		for _, prefix := range []string{"", "data/", layout.FilePrefix} {
+			var err error
+			for _, err = range p.List(t.Context(), prefix, nil) {
+				break
+			}
+			if errors.Is(err, store.ErrDenied) == (prefix == layout.FilePrefix) {
+				t.Errorf("an engine lists %q: %v", prefix, err)
+			}
+		}
+	}
+	r := newPoliced(t, st, "reader")
+	for _, s := range r.identity.Statement {
+		for i := range s.Resource {
+			s.Resource[i] = strings.Replace(s.Resource[i], "consumer/*", "consumer/mine.json", 1)
+		}
+	}
+	for name, own := range map[string]bool{"mine": true, "mine2": false, "other": false} {
+		key, _ := layout.ConsumerKey(name)
+		if _, err := r.Put(t.Context(), key, nil, &store.PutOptions{If: store.IfAbsent()}); errors.Is(err, store.ErrDenied) == own {
+			t.Errorf("the consumer mine moves %s: %v", name, err)
+		}
+	}
+}
+
 // Without the bucket's policy an overwrite would go through: it is what refuses it.
 func TestPolicyOfTheBucket(t *testing.T) {
 	p := newPoliced(t, memstore.New(nil), "writer")
@@ -466,9 +502,9 @@ func TestPolicyOfTheBucket(t *testing.T) {
 // IAM wants each name of a statement once, of letters and digits; something in each list; and a managed policy not longer
 // than the page says.
 func TestPolicyIsValid(t *testing.T) {
-	for _, role := range []string{"writer", "candidate", "compactor", "reader", "publisher", "doctor", "bucket"} {
+	for _, role := range []string{"writer", "candidate", "compactor", "reader", "engine", "publisher", "doctor", "bucket"} {
 		for _, kinds := range [][]string{nil, {"group"}, {"files"}} {
-			if (role == "bucket" || role == "candidate" || role == "doctor") && slices.Contains(kinds, "files") {
+			if (role == "bucket" || role == "candidate" || role == "doctor" || role == "engine") && slices.Contains(kinds, "files") {
 				continue
 			}
 			seen := map[string]bool{}
