@@ -130,7 +130,7 @@ func TestExecGroupAfterDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"group", "status", url}, {"exec", "--group", url, "--", "true"}} {
-		if b, err := command(t, args...).CombinedOutput(); exitStatus(t, err) != 1 || !strings.Contains(string(b), "see docs/groups.md") {
+		if b, err := command(t, args...).CombinedOutput(); exitStatus(t, err) != 65 || !strings.Contains(string(b), "see docs/groups.md") {
 			t.Errorf("%q: %s", args, b)
 		}
 	}

@@ -84,7 +84,7 @@ func TestExecGroupUsage(t *testing.T) {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
 		}
 	}
-	if got := exitStatus(t, command(t, "exec", "--group", fileURL(t), "--", "true").Run()); got != 1 {
+	if got := exitStatus(t, command(t, "exec", "--group", fileURL(t), "--", "true").Run()); got != 66 {
 		t.Errorf("no group: status %d", got)
 	}
 }

@@ -29,12 +29,13 @@ func (l liar) Put(ctx context.Context, key string, body []byte, _ *store.PutOpti
 func TestProblemWithoutReader(t *testing.T) {
 	url := newLog(t, memURL(t))
 	fixture.Put(t, openStore(t, url), layout.LockKey(layout.LockPrefix, 7), []byte("{"))
-	for verb, open := range map[string]func(context.Context, string) (store.Store, error){
-		"doctor": store.Open, "doctor --json": store.Open, "verify": store.Open,
-		"probe --json": func(context.Context, string) (store.Store, error) { return liar{memstore.New(nil)}, nil },
-	} {
+	for verb, want := range map[string]int{"doctor": 65, "doctor --json": 65, "verify": 65, "probe --json": 1} {
+		open := store.Open
+		if want == 1 {
+			open = func(context.Context, string) (store.Store, error) { return liar{memstore.New(nil)}, nil }
+		}
 		a := &kit.Kit{Out: broken{syscall.EPIPE}, Err: &buffer{}, Open: open}
-		if status := runWith(t.Context(), a, append(strings.Fields(verb), url)); status != 1 {
+		if status := runWith(t.Context(), a, append(strings.Fields(verb), url)); status != want {
 			t.Errorf("%s: status %d", verb, status)
 		}
 	}

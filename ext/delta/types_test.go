@@ -28,7 +28,7 @@ func TestRefusedTypes(t *testing.T) {
 		"local time":             {parquet.TimestampAdjusted(parquet.Microsecond, false), "write times in UTC"},
 		"time of day":            {parquet.Time(parquet.Microsecond), "use an integer, or a timestamp in microseconds"},
 		"INT96":                  {parquet.Leaf(parquet.Int96Type), "write times as 64 bits of microseconds"},
-		"a decimal too long":     {parquet.Decimal(2, 39, parquet.FixedLenByteArrayType(17)), "at most 38 digits"},
+		"a decimal too long":     {parquet.Decimal(2, 39, parquet.FixedLenByteArrayType(17)), "1 to 38 digits"},
 		"UUID":                   {parquet.UUID(), "write it as a string or as a byte array"},
 		"bytes of a length":      {parquet.Leaf(parquet.FixedLenByteArrayType(5)), "write it as a string or as a byte array"},
 		"BSON":                   {parquet.BSON(), "write it as a string or as a byte array"},

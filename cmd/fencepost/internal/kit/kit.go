@@ -41,6 +41,7 @@ type Kit struct {
 	Verbose bool
 	Timeout time.Duration // of the first contact with a store
 	JSON    bool
+	Lines   bool // the JSON is a line for each record: there an error would be one more
 	Log     *zap.Logger
 	Console *Console
 
@@ -222,7 +223,7 @@ func (k *Kit) Print(v any) error {
 // Failed prints an error as JSON, if JSON is wanted and there is none yet. Where programs read JSON they find it also
 // when the store is down.
 func (k *Kit) Failed(err error) {
-	if k.JSON && !k.printed {
+	if k.JSON && !k.Lines && !k.printed && Status(err) != ExitUsage {
 		_ = k.Print(struct {
 			Error  string `json:"error"`
 			Status int    `json:"exit_status"`

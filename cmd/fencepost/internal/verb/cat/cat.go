@@ -56,6 +56,7 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 		Example: "fencepost cat --since 7d --json s3://bucket/orders",
 		Args:    kit.WantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			k.Lines = true
 			if k.JSON && !cmd.Flags().Changed("format") {
 				format = "json"
 			}
