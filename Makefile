@@ -36,7 +36,9 @@ engines: ## delta-rs, Polars and DuckDB read published tables while workers are 
 engines-spark: ## the same with Spark, at all versions; minutes; installs Java, Maven and Spark on first use
 kafka: ## a real Kafka broker into a Delta table on versitygw: workers and broker are killed, engines count; needs Java and Maven
 python-client: ## check and test the Python client, with mypy and pytest from PyPI; HISTORIES (2) with processes killed and frozen
+typescript-client: ## check and test the TypeScript client, with tsc from npm; HISTORIES (2) with processes killed and frozen
 wheel: ## build the Python client for this machine, with the program inside, into dist
+tarball: ## build the TypeScript client for this machine, with the program inside, into dist
 manifests: ## check deploy/kubernetes against the schemas of the API; installs a validator on first use
 units: ## check the systemd units; needs systemd-analyze
 apiserver: ## kubelock and deploy/kubernetes with a real API server, which is built on first use

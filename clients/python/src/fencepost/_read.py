@@ -39,6 +39,8 @@ def _cat(url: str, start: int | None, more: list[str]) -> Iterator[Record]:
     try:
         assert child.stdout
         for line in _lines(child.stdout):
+            if line == b"{":
+                break  # a document that says why the child fails; so does standard error
             d = json.loads(line)
             value = d["text"].encode() if "text" in d else binascii.a2b_base64(d["base64"])
             yield Record(d["offset"], value, d["time"])
