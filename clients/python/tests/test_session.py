@@ -112,6 +112,30 @@ def test_child_killed(url: str) -> None:
         assert int(str(again.cursor)) == again.end
 
 
+def test_flush_says_what_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever appends again what flush says is not committed would append b twice."""
+    impostor = tmp_path / "impostor"
+    impostor.write_text(
+        "#!/bin/sh\n"
+        """echo '{"event":"leading","epoch":1,"end":0,"cursor":""}'; read a; read b; read c\n"""
+        """echo '{"first":0,"end":1,"appends":1}'\n"""
+        """echo '{"event":"lost","code":"fenced","unknown":1,"not_committed":1,"why":"another leads"}'\n"""
+    )
+    impostor.chmod(0o755)
+    monkeypatch.setenv("FENCEPOST_PROGRAM", str(impostor))
+    session = fencepost.lead("mem://x")
+    a, b, c = (session.append(r) for r in "abc")
+    assert a.result(60) == 0
+    with pytest.raises(fencepost.UnknownOutcome):
+        b.result(60)
+    with pytest.raises(fencepost.NotCommitted):
+        c.result(60)
+    with pytest.raises(fencepost.UnknownOutcome):
+        session.flush()
+    with pytest.raises(fencepost.UnknownOutcome):
+        session.close()
+
+
 def test_frozen_program_loses_the_term(url: str, tmp_path: Path) -> None:
     """A program that is stopped, and not dead, makes way."""
     script = tmp_path / "program.py"

@@ -154,11 +154,19 @@ class Session:
         return future
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything that was appended is in the history. Raises what Future.result raises."""
+        """Wait until everything that was appended is in the history.
+
+        Raises UnknownOutcome if the outcome of any of it is unknown, and otherwise what Future.result raises.
+        """
         with self._lock:
             last = self._sent - 1
-        if last >= 0:
+        if last < 0:
+            return
+        try:
             Future(self, last, 0).result(timeout)
+        except NotCommitted:
+            Future(self, self._acked, 0).result()  # what was appended first is unknown, if anything is
+            raise
 
     def progress(self) -> None:
         """Say that the program is alive. Call it as often as lead was told with stall, unless you append as often."""
