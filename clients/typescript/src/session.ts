@@ -40,11 +40,13 @@ export interface LeadOptions {
 
 interface Waiting {
   readonly offset: number;
+  readonly outcome: Promise<number>;
   readonly resolve: (offset: number) => void;
   readonly reject: (why: FencepostError) => void;
 }
 
-const room = 4 << 20; // characters that wait for the child until ready waits
+const chunk = 64 << 10; // characters that are sent at once
+const room = 1 << 20; // characters that wait for the child until ready waits
 const most = 64 << 20; // and until append throws
 const ignore = () => {};
 
@@ -70,8 +72,8 @@ export class Session implements AsyncDisposable {
   #end = 0;
   #next = 0; // the offset of the next record
   #out: string[] = []; // lines that wait for the turn of the event loop that sends them
-  #size = 0; // of what waits in #out, or in the pipe
-  #sending = false;
+  #unsent = 0; // characters in #out
+  #size = 0; // and with those in the pipe
   #closing = false;
   #waiting: Waiting[] = []; // from #acked
   #acked = 0;
@@ -86,7 +88,7 @@ export class Session implements AsyncDisposable {
   constructor(args: string[], every: number, log: Log, led: () => void) {
     this.#log = log;
     this.#child = new Child(args, log);
-    const timer = every ? setInterval(() => this.#over || this.progress(), every) : undefined;
+    const timer = every ? setInterval(() => this.#over || this.#closing || this.progress(), every) : undefined;
     this.#done = this.#read(led).finally(() => clearInterval(timer));
   }
 
@@ -133,7 +135,7 @@ export class Session implements AsyncDisposable {
     return this.#put(`${message.slice(0, -1)}${position(options)}}\n`, 0);
   }
 
-  /** Resolves when less than 4 MiB wait to be sent, usually at once. */
+  /** Resolves when less than 1 MiB waits to be sent, usually at once. */
   ready(): Promise<void> {
     if (this.#size < room || this.#over) return Promise.resolve();
     return (this.#ready ??= new Promise((resolve) => (this.#wake = resolve)));
@@ -165,8 +167,9 @@ export class Session implements AsyncDisposable {
 
   /** Ends the session. What was appended is in the history when it resolves; it rejects as flush does, or with ended. */
   async close(): Promise<void> {
-    this.#closing = true;
     this.#send();
+    this.#closing = true;
+    this.#child.process.stdin.end();
     await this.#done;
     if (!this.#clean && this.#over) throw this.#broken ?? this.#over;
   }
@@ -188,8 +191,9 @@ export class Session implements AsyncDisposable {
     if (this.#size > most) throw new RangeError("more than 64 MiB wait to be sent: await ready(), or what append returns");
     const offset = this.#next;
     this.#next += records;
-    const outcome = new Promise<number>((resolve, reject) => this.#waiting.push({ offset, resolve, reject }));
-    outcome.catch(ignore); // whoever does not ask is told by flush and close
+    let settle!: Pick<Waiting, "resolve" | "reject">;
+    const outcome = new Promise<number>((resolve, reject) => (settle = { resolve, reject }));
+    this.#waiting.push({ offset, outcome, resolve: settle.resolve, reject: settle.reject });
     this.#last = outcome;
     this.#queue(line);
     return outcome;
@@ -197,29 +201,22 @@ export class Session implements AsyncDisposable {
 
   #queue(line: string): void {
     if (this.#over) throw this.#over;
+    // Many lines are sent at once when they come fast: after the program's code has had its turn.
+    if (!this.#unsent) setImmediate(() => this.#send());
     this.#out.push(line);
     this.#size += line.length;
-    this.#send();
+    this.#unsent += line.length;
+    if (this.#unsent >= chunk) this.#send();
   }
 
-  /** Sends what waits once the program's code has had its turn: many lines at once when they come fast. */
   #send(): void {
-    if (this.#sending) return;
-    this.#sending = true;
-    setImmediate(() => {
-      const text = this.#out.join("");
-      this.#out = [];
-      if (!text) {
-        this.#sending = false;
-        if (this.#closing || this.#over) this.#child.process.stdin.end();
-        return;
-      }
-      this.#child.process.stdin.write(text, () => {
-        this.#size -= text.length;
-        this.#sending = false;
-        if (this.#size < room) this.#makeReady();
-        if (this.#out.length || this.#closing || this.#over) this.#send();
-      });
+    const text = this.#out.join("");
+    if (!text) return;
+    this.#out = [];
+    this.#unsent = 0;
+    this.#child.process.stdin.write(text, () => {
+      this.#size -= text.length;
+      if (this.#size < room) this.#makeReady();
     });
   }
 
@@ -282,11 +279,12 @@ export class Session implements AsyncDisposable {
     this.#waiting.forEach((w, i) => {
       const why = new (i < unknown ? UnknownOutcome : NotCommitted)(over.message, { cause: over });
       this.#broken ??= why;
+      w.outcome.catch(ignore); // whoever does not ask is told by flush and close
       w.reject(why);
     });
     this.#waiting = [];
     this.#makeReady();
-    this.#send();
+    this.#child.process.stdin.end();
   }
 }
 
