@@ -76,7 +76,7 @@ func readManifests(t *testing.T) *manifests {
 
 func TestManifests(t *testing.T) {
 	m := readManifests(t)
-	if len(m.deployments) != 3 || len(m.budgets) != 2 || len(m.services) != 1 {
+	if len(m.deployments) != 4 || len(m.budgets) != 3 || len(m.services) != 1 {
 		t.Fatalf("%d deployments, %d budgets, %d services", len(m.deployments), len(m.budgets), len(m.services))
 	}
 	pods := map[string]*appsv1.Deployment{}
@@ -134,16 +134,19 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 			t.Error("the pods are not spread")
 		}
 	}
-	for _, c := range pod.Containers {
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		if s := c.SecurityContext; s == nil || !ptr.Deref(s.ReadOnlyRootFilesystem, false) || ptr.Deref(s.AllowPrivilegeEscalation, true) || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 			t.Errorf("container %s is not confined", c.Name)
 		}
 		if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() || !c.Resources.Limits.Cpu().IsZero() {
 			t.Errorf("container %s wants a limit of memory, a request of the processor, and no limit of that", c.Name)
 		}
+		if !strings.HasPrefix(c.Image, "fencepost") {
+			continue // the program beside the agent
+		}
 		verb := checkCommand(t, c)
 		// What a leader may take to hand over: docs/operations.md. A command of exec gets more.
-		want := map[string]time.Duration{"exec": 25 * time.Second, "compact": 25 * time.Second, "exporter": time.Second}[verb]
+		want := map[string]time.Duration{"exec": 25 * time.Second, "agent": 30 * time.Second, "compact": 25 * time.Second, "exporter": time.Second}[verb]
 		if got := time.Duration(ptr.Deref(pod.TerminationGracePeriodSeconds, 30)) * time.Second; got <= want {
 			t.Errorf("%s is killed after %v, and may take %v", verb, got, want)
 		}
@@ -151,11 +154,18 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 			continue // it has no --listen
 		}
 		for what, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
+			if verb == "agent" && what == "/readyz" {
+				continue // the program waits for the socket
+			}
 			if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != what || probe.HTTPGet.Port.StrVal != c.Ports[0].Name {
 				t.Errorf("the probe of %s is %v", what, probe)
 			}
 		}
-		if i := slices.Index(c.Args, "--listen"); i < 0 || c.Args[i+1] != ":9464" || c.Ports[0].ContainerPort != 9464 {
+		flag := "--listen"
+		if verb == "agent" {
+			flag = "--metrics"
+		}
+		if i := slices.Index(c.Args, flag); i < 0 || c.Args[i+1] != ":9464" || c.Ports[0].ContainerPort != 9464 {
 			t.Errorf("the container listens elsewhere than at its port: %q", c.Args)
 		}
 	}
