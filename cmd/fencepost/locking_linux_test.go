@@ -160,7 +160,7 @@ func TestLockDamage(t *testing.T) {
 		}
 		flip(t, st, info.Key)
 	}
-	if status, out := locking(t, url, "x", "--", "true"); status != kit.ExitDamaged || !strings.Contains(out, "locks/name/") {
+	if status, out := locking(t, url, "x", "--", "true"); status != kit.ExitDamaged || !strings.Contains(out, "locks/name/") || !strings.Contains(out, "do not delete it") {
 		t.Errorf("status %d: %s", status, out)
 	}
 }

@@ -137,6 +137,8 @@ func remedy(err error) string {
 	case errors.Is(err, manifest.ErrNotInitialized), errors.Is(err, fence.ErrFormat), errors.Is(err, leader.ErrCorrupt):
 	case errors.Is(err, fence.ErrCorrupt) && strings.Contains(err.Error(), " "+group.Prefix):
 		return "see docs/groups.md"
+	case errors.Is(err, fence.ErrCorrupt) && strings.Contains(err.Error(), " locks/"):
+		return "put an older version of the object back, if the bucket keeps them; do not delete it, since tokens would begin again at 1"
 	case errors.Is(err, fence.ErrCorrupt):
 		return "run `fencepost verify` to see the extent"
 	case errors.Is(err, writer.ErrTooLarge):
