@@ -17,6 +17,7 @@ var Reasons = map[string]string{
 	"cluster":   "it needs a Kubernetes cluster",
 	"engine":    "it needs DuckDB, Polars or delta-rs: make engines runs them",
 	"install":   "it installs or downloads something",
+	"recipe":    "it needs the program that it is for: make recipes runs it",
 	"release":   "it publishes a release, or needs one",
 	"remote":    "it needs another machine, or a database server",
 	"service":   "it needs systemd, or the rights of root",
