@@ -35,6 +35,7 @@ chaos-groups: ## the same for groups, until 2,000 partitions were handed over; r
 engines: ## delta-rs, Polars and DuckDB read published tables while workers are killed; installs them on first use
 engines-spark: ## the same with Spark, at all versions; minutes; installs Java, Maven and Spark on first use
 kafka: ## a real Kafka broker into a Delta table on versitygw: workers and broker are killed, engines count; needs Java and Maven
+recipes: ## the programs of docs/recipes.md, killed and frozen; installs them on first use
 python-client: ## check and test the Python client, with mypy and pytest from PyPI; HISTORIES (2) with processes killed and frozen
 typescript-client: ## check and test the TypeScript client, with tsc from npm; HISTORIES (2) with processes killed and frozen
 wheel: ## build the Python client for this machine, with the program inside, into dist
@@ -71,7 +72,7 @@ container: ## run the image that make release has made in podman, as docs/deploy
 
 # Parts of the targets above, which run beside each other.
 PARTS := modules-command modules-others integration-ci integration-rest integration-gcsstore integration-azurestore \
-	chaos-ci background tools sim-ci mutants-ci spec-ci
+	chaos-ci recipes-ci background tools sim-ci mutants-ci spec-ci
 
 TASKS := $(filter-out help,$(shell sed -nE 's/^([a-z-]+):.*\#\# .*/\1/p' Makefile)) $(PARTS)
 .PHONY: help $(TASKS)
