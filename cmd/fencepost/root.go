@@ -52,9 +52,10 @@ Data goes to standard output, everything else to standard error. Flags may stand
 before or after the URL. Write lengths of time as 90s, 36h, 7d or 2w, and numbers
 of bytes as 500000 or 16MiB.
 
-Exit status: 0 done; 1 failed, or damage found; 3 append cannot tell whether some
-records are in the log; 64 wrong usage; 77 a later epoch has refused this one; 129,
-130 and 143 interrupted by a signal, after giving up the lead. Exec and lock end
+Exit status: 0 done; 1 failed; 3 append cannot tell whether some records are in the
+log; 64 wrong usage; 65 damage, or a problem; 66 nothing is there; 69 the store does
+not answer; 75 somebody else leads; 77 a later epoch has refused this one; 129, 130
+and 143 interrupted by a signal, after giving up the lead. Exec and lock end
 with the status of their command.`
 
 const usageTemplate = `Usage:
