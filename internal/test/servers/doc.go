@@ -12,7 +12,7 @@
 // (see [Kind.Durable]).
 //
 //	func TestOrders(t *testing.T) {
-//		s := servers.Start(t, servers.MinIO)
+//		s := servers.Start(t, servers.VersityGW)
 //		st, err := store.Open(t.Context(), s.URL("orders"))
 //		…
 //		s.Kill()    // kill -9
