@@ -25,7 +25,8 @@
 // A local file system with hard links, flock, atomic rename and times in
 // nanoseconds: ext4, XFS, btrfs, ZFS, tmpfs, APFS. Not a network file system:
 // caches of attributes and names break read-after-write between machines. On Linux
-// Open answers [store.ErrUnsupported] on NFS, SMB, AFS, Coda and NCP; it cannot tell FUSE from a local one. The
+// Open answers [store.ErrUnsupported] on NFS, SMB, AFS, Coda, NCP, and file systems of clusters such as CephFS, Lustre
+// and GPFS; it cannot tell FUSE and 9P from a local one. The
 // directory tree is one file system. All processes that write run as the same
 // user; others may read, and cannot lock what those who write wait for. Linux, macOS and the BSDs; elsewhere Open answers
 // [store.ErrUnsupported].

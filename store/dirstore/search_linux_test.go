@@ -258,7 +258,7 @@ func TestT37_ListingOfAnotherUser(t *testing.T) {
 // guard:no-network. Without this check: the directory is on NFS; A on one machine renews its lock; B on another one has cached the
 // lock's attributes, and sees no renewal; B takes over while A's lease holds.
 func TestNetworkFileSystem(t *testing.T) {
-	for _, magic := range []uint32{unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.AFS_SUPER_MAGIC} {
+	for _, magic := range []uint32{unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.AFS_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, 0x0bd00bd0, 0x47504653} {
 		if _, err := open(t.TempDir(), nil, calls{magic: magic}); !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "network") {
 			t.Errorf("%x: %v", magic, err)
 		}

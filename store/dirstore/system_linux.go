@@ -80,4 +80,6 @@ func fileSystem(root *os.File) (magic uint32, err error) {
 var networks = map[uint32]string{
 	unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", unix.SMB2_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "SMB",
 	unix.AFS_SUPER_MAGIC: "AFS", unix.AFS_FS_MAGIC: "AFS", unix.CODA_SUPER_MAGIC: "Coda", unix.NCP_SUPER_MAGIC: "NCP",
+	// Of clusters. Some hold flock on one node only.
+	unix.CEPH_SUPER_MAGIC: "CephFS", unix.OCFS2_SUPER_MAGIC: "OCFS2", 0x01161970: "GFS2", 0x0bd00bd0: "Lustre", 0x19830326: "BeeGFS", 0x47504653: "GPFS",
 }
