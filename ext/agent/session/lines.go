@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"strconv"
 	"sync"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/fencepost/fencepost/fence"
@@ -46,7 +47,7 @@ func (l *Lines) Stop() { l.from.stop() }
 // recordIn is a record in a message. One of the three is set, as in what fencepost cat --json prints.
 type recordIn struct {
 	Value  json.RawMessage `json:"value"`
-	Text   *string         `json:"text"`
+	Text   *text           `json:"text"`
 	Base64 *[]byte         `json:"base64"`
 	Offset json.RawMessage `json:"offset"` // of cat, and ignored here
 	Time   json.RawMessage `json:"time"`
@@ -65,18 +66,92 @@ func (r *recordIn) bytes() (b []byte, n int) {
 	return b, n
 }
 
+// text is a string that is kept byte for byte.
+type text string
+
+var errHalf = errors.New(`it has half of a surrogate pair, which is no text; send such bytes as "base64"`)
+
+// UnmarshalJSON refuses half of a surrogate pair, such as \ud800. The decoder would put another character in its place, and what
+// is read back would not be what was sent.
+//
+// guard:lines-whole. A line whose text cannot be kept byte for byte is refused.
+//
+//mutant:replace if half(b) => if half(b) && false
+func (t *text) UnmarshalJSON(b []byte) error {
+	if half(b) {
+		return errHalf
+	}
+	return json.Unmarshal(b, (*string)(t))
+}
+
+// half reports whether a string of JSON has half of a surrogate pair.
+func half(b []byte) bool {
+	for i := bytes.IndexByte(b, '\\'); i >= 0 && i+1 < len(b); {
+		end := i + 2
+		if b[i+1] == 'u' && i+6 <= len(b) {
+			end = i + 6
+			switch first := utf16of(b[i:]); {
+			case !utf16.IsSurrogate(first):
+			case utf16.DecodeRune(first, utf16of(b[end:])) == utf8.RuneError:
+				return true
+			default:
+				end += 6
+			}
+		}
+		next := bytes.IndexByte(b[end:], '\\')
+		if i = end + next; next < 0 {
+			return false
+		}
+	}
+	return false
+}
+
+// utf16of is the half of a pair with which b begins, as \ud83d; 0 if there is none.
+func utf16of(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0
+	}
+	n, _ := strconv.ParseUint(string(b[2:6]), 16, 16)
+	return rune(n)
+}
+
+// atom are the records of a message. They are decoded one by one: a record that is decoded needs ten times the memory of the
+// shortest one in a line.
+type atom [][]byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *atom) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if first, err := d.Token(); err != nil || first != json.Delim('[') {
+		return errors.Join(errors.New(`"records" is a list`), err)
+	}
+	for *a = (*a)[:0]; d.More(); {
+		var r recordIn
+		if err := d.Decode(&r); err != nil {
+			return err
+		}
+		record, n := r.bytes()
+		if n != 1 {
+			return fmt.Errorf(`record %d of "records" must have one of "value", "text" and "base64"`, len(*a))
+		}
+		*a = append(*a, record)
+	}
+	return nil
+}
+
 // lineIn is a message.
 type lineIn struct {
 	recordIn
-	Records []recordIn        `json:"records"`
-	Files   []string          `json:"files"`
-	Values  map[string]string `json:"values"`
-	Remove  []string          `json:"remove"`
-	Cursor  *string           `json:"cursor"`
-	Cursor2 *[]byte           `json:"cursor_base64"`
-	Flush   bool              `json:"flush"`
-	Resign  bool              `json:"resign"`
-	Alive   bool              `json:"progress"`
+	Records *atom           `json:"records"`
+	Files   []text          `json:"files"`
+	Values  map[string]text `json:"values"`
+	Remove  []text          `json:"remove"`
+	Cursor  *text           `json:"cursor"`
+	Cursor2 *[]byte         `json:"cursor_base64"`
+	Flush   bool            `json:"flush"`
+	Resign  bool            `json:"resign"`
+	Alive   bool            `json:"progress"`
 }
 
 // Receive implements [Client].
@@ -133,7 +208,7 @@ func quick(line []byte) (m Message, ok bool) {
 	if !ok || !utf8.Valid(line) {
 		return m, false
 	}
-	plain := func() (b []byte) {
+	upTo := func() (b []byte) {
 		i := bytes.IndexByte(rest, '"')
 		if ok = ok && i >= 0; !ok {
 			return nil
@@ -144,12 +219,12 @@ func quick(line []byte) (m Message, ok bool) {
 		}
 		return b
 	}
-	text := plain()
+	record := upTo()
 	if after, has := bytes.CutPrefix(rest, []byte(`,"cursor":"`)); has && ok {
 		rest = after
-		m.Cursor = append([]byte{}, plain()...)
+		m.Cursor = append([]byte{}, upTo()...)
 	}
-	m.Records = [][]byte{append([]byte{}, text...)}
+	m.Records = [][]byte{append([]byte{}, record...)}
 	return m, ok && string(rest) == "}"
 }
 
@@ -173,18 +248,20 @@ func decode(line []byte) (m Message, err error) {
 	if n == 1 {
 		m.Records = [][]byte{single}
 	}
-	for i := range in.Records {
-		b, n := in.Records[i].bytes()
-		if n != 1 {
-			return m, fmt.Errorf(`record %d of "records" must have one of "value", "text" and "base64"`, i)
-		}
-		m.Records = append(m.Records, b)
-	}
-	if n == 1 && in.Records != nil {
+	switch {
+	case n == 1 && in.Records != nil:
 		return m, errors.New(`it has a record, and "records" besides; put all of one atom into "records"`)
+	case in.Records != nil && len(*in.Records) > 0:
+		m.Records = *in.Records
 	}
 	if in.Files != nil || in.Remove != nil {
-		m.Commit = &Commit{Files: in.Files, Values: in.Values, Remove: in.Remove}
+		m.Commit = &Commit{Files: plain(in.Files), Remove: plain(in.Remove)}
+		for name, value := range in.Values {
+			if m.Commit.Values == nil {
+				m.Commit.Values = map[string]string{}
+			}
+			m.Commit.Values[name] = string(value)
+		}
 		if m.Records != nil {
 			return m, errors.New(`it has records and files; a line has one or the other`)
 		}
@@ -203,29 +280,14 @@ func decode(line []byte) (m Message, err error) {
 	if m.alive() && !in.Alive {
 		return m, errors.New(`it says nothing; send {"text":…}, {"records":[…]}, {"files":[…]}, {"cursor":…}, {"flush":true}, {"resign":true} or {"progress":true}`)
 	}
-	return m, whole(line, &in)
+	return m, nil
 }
 
-// whole refuses half of a surrogate pair, such as \ud800. The decoder would put another character in its place, and what is
-// read back would not be what was sent.
-//
-// guard:lines-whole. A line whose text cannot be kept byte for byte is refused.
-//
-//mutant:replace strings.ContainsRune(text, utf8.RuneError) => strings.ContainsRune(text, utf8.RuneError) && false
-func whole(line []byte, in *lineIn) error {
-	texts := []*string{in.Text, in.Cursor}
-	for _, r := range in.Records {
-		texts = append(texts, r.Text)
+func plain(all []text) (out []string) {
+	for _, t := range all {
+		out = append(out, string(t))
 	}
-	for _, t := range texts {
-		if t == nil {
-			continue
-		}
-		if text := *t; strings.ContainsRune(text, utf8.RuneError) && !bytes.ContainsRune(line, utf8.RuneError) && !bytes.Contains(bytes.ToLower(line), []byte(`\ufffd`)) {
-			return errors.New(`it has half of a surrogate pair, which is no text; send such bytes as "base64"`)
-		}
-	}
-	return nil
+	return out
 }
 
 // lineOut is an event.
@@ -257,8 +319,8 @@ func (l *Lines) Send(e Event) error {
 		out.End, out.Unknown, out.NotCommitted = &e.End, &e.Unknown, &e.NotCommitted
 	case Waiting, Draining, Trouble:
 	}
-	if text := string(e.Cursor); utf8.ValidString(text) && (e.Cursor != nil || e.Kind == Leading) {
-		out.Cursor = &text
+	if plain := string(e.Cursor); utf8.ValidString(plain) && (e.Cursor != nil || e.Kind == Leading) {
+		out.Cursor = &plain
 	} else if e.Cursor != nil {
 		out.Base64 = &e.Cursor
 	}

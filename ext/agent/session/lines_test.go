@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/ext/agent/session"
+	"github.com/fencepost/fencepost/internal/test"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -94,6 +95,14 @@ func TestBadLines(t *testing.T) {
 		"no UTF-8":              {"{\"text\":\"\xff\"}", "base64"},
 		"half a surrogate pair": {`{"text":"\udcff"}`, "base64"},
 		"half of one in a list": {`{"records":[{"text":"\uD800x"}]}`, "base64"},
+		"half beside a whole":   {`{"records":[{"text":"\udcff"},{"text":"\ufffd"}]}`, "base64"},
+		"two first halves":      {`{"text":"\ud83d\ud83d"}`, "base64"},
+		"half before a pair":    {`{"text":"\ude00\ud83d\ude00"}`, "base64"},
+		"half in a cursor":      {`{"text":"a","cursor":"\udcff\ufffd"}`, "base64"},
+		"half in a value":       {`{"files":["a"],"values":{"day":"\udcff"}}`, "base64"},
+		"half in a file's name": {`{"files":["\udcff"]}`, "base64"},
+		"an unknown one inside": {`{"records":[{"txt":"a"}]}`, `unknown field "txt"`},
+		"records that are none": {`{"records":{"text":"a"}}`, "is a list"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := session.NewLines(strings.NewReader(`{"flush":true}`+"\n"+c.line), io.Discard)
@@ -105,6 +114,36 @@ func TestBadLines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What only looks like half of a pair is kept.
+func TestWholeLines(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"text":"\\\\udcff \ufffd"}`:           "\\\\udcff \ufffd",
+		`{"text":"\\n\ud83d\ude00\\\""}`:        "\\n😀\\\"",
+		`{"value":"\udcff"}`:                    `"\udcff"`,
+		`{"records":[{"text":"\uFFFD\u0061"}]}`: "\ufffda",
+	} {
+		m, err := session.NewLines(strings.NewReader(line), io.Discard).Receive()
+		if err != nil || string(m.Records[0]) != want {
+			t.Errorf("%s: %q, %v", line, m.Records, err)
+		}
+	}
+	// The whole line is not looked through once more for each record: that would take days.
+	line := `{"records":[` + strings.Repeat(`{"text":"\ufffd"},`, 100_000) + `{"text":""}]}`
+	if m, err := session.NewLines(strings.NewReader(line), io.Discard).Receive(); err != nil || len(m.Records) != 100_001 {
+		t.Error(err)
+	}
+}
+
+// A line of many records that are none takes little memory.
+func TestNoRecords(t *testing.T) {
+	line := `{"records":[` + strings.Repeat(`{},`, 5<<20) + `{}]}`
+	test.Affords(t, len(line), 12, 1<<20, func() {
+		if _, err := session.NewLines(strings.NewReader(line), io.Discard).Receive(); !errors.Is(err, session.ErrInvalid) {
+			t.Error(err)
+		}
+	})
 }
 
 // A line without an end takes a bounded memory.
