@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -73,19 +74,39 @@ var own = func() cgroup {
 	return ""
 }
 
-// cage is where the cgroups of this process's commands are. Another process, the survivor, waits until this one and all its
-// watchdogs have died, and kills what is left there.
+// cage is where the cgroups of this process's commands are. Another process, the survivor, kills what has outlived its deadline
+// there, and all that is left when this process and all its watchdogs have died.
 type cage struct {
-	dir   cgroup
-	lives *os.File // all guardians have it open, and none of the commands
-	n     int
+	dir       cgroup
+	lives     *os.File  // all guardians have it open, and none of the commands
+	deadlines deadlines // of all commands
+	n         int
+}
+
+// deadlines is a file in memory where each watchdog notes the deadline of its command.
+type deadlines struct{ *os.File }
+
+// at returns the deadline of a command; 0 if it has not begun.
+func (d deadlines) at(n int) Moment {
+	var b [8]byte
+	_, _ = d.ReadAt(b[:], int64(n)*8)
+	return Moment(binary.NativeEndian.Uint64(b[:]))
+}
+
+// note sets the deadline of a command.
+func (d deadlines) note(n int, until Moment) error {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], uint64(until)) //nolint:gosec // it is the same again when it is read
+	_, err := d.WriteAt(b[:], int64(n)*8)
+	return err
 }
 
 // cages is nil before the first command of this process.
 var cages *cage
 
-// newCgroup makes the cgroup of a command, where this process may. The caller has the lock of watchdogs.
-func newCgroup(watchdog []string) (c cgroup, lives *os.File) {
+// newCgroup makes the cgroup of a command, where this process may, and returns the files for its watchdog. The caller has the lock
+// of watchdogs.
+func newCgroup(watchdog []string) (c cgroup, theirs []*os.File) {
 	if cages == nil {
 		cages = &cage{}
 		cages.build(watchdog)
@@ -98,7 +119,7 @@ func newCgroup(watchdog []string) (c cgroup, lives *os.File) {
 	if os.Mkdir(string(c), 0o755) != nil {
 		return "", nil
 	}
-	return c, cages.lives
+	return c, []*os.File{cages.lives, cages.deadlines.File}
 }
 
 // build makes the directory and starts the survivor. If it cannot, there is no cage.
@@ -151,30 +172,75 @@ func (g *cage) survive(watchdog []string, dir string) error {
 		return errors.Join(err, lives.Close())
 	}
 	defer null.Close()
-	argv := append(append([]string{}, watchdog...), survivor, dir)
-	pid, err := syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
-		Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), ends.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	memory, err := unix.MemfdCreate("deadlines", unix.MFD_CLOEXEC)
 	if err != nil {
 		return errors.Join(err, lives.Close())
 	}
+	noted := deadlines{os.NewFile(uintptr(memory), "deadlines")}
+	argv := append(append([]string{}, watchdog...), survivor, dir)
+	pid, err := syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
+		Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), ends.Fd(), noted.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return errors.Join(err, lives.Close(), noted.Close())
+	}
 	watchdogs.live[pid] = true
-	g.lives = lives
+	g.lives, g.deadlines = lives, noted
 	return nil
 }
 
 // survivor is the first argument of a watchdog that is the survivor.
 const survivor = "survivor"
 
-// survive waits until nobody holds the other end of file 3, and kills what is in dir.
+// survive kills what outlives its deadline in dir, until nobody holds the other end of file 3 any more, and then all. File 4 has the
+// deadlines.
 func survive(dir cgroup) {
 	handled()
-	_, _ = io.Copy(io.Discard, os.NewFile(3, "guardians"))
-	for dir.live() {
-		dir.kill()
-		time.Sleep(beat)
+	gone, noted := make(chan struct{}), deadlines{os.NewFile(4, "deadlines")}
+	go func() {
+		defer close(gone)
+		_, _ = io.Copy(io.Discard, os.NewFile(3, "guardians"))
+	}()
+	for wait := beat; ; {
+		select {
+		case <-time.After(wait):
+			wait = dir.patrol(noted)
+			continue
+		case <-gone:
+		}
+		for dir.live() {
+			dir.kill()
+			time.Sleep(beat)
+		}
+		dir.remove()
+		return
 	}
-	dir.remove()
+}
+
+// patrol kills the commands whose deadline has passed. Wait is how long none of the others is due.
+//
+// guard:survivor. A command in a cgroup is killed at the deadline that its watchdog has confirmed, whatever its guardians do.
+//
+//mutant:replace case left <= 0 && => case false &&
+func (c cgroup) patrol(noted deadlines) (wait time.Duration) {
+	wait = 250 * time.Millisecond
+	entries, _ := os.ReadDir(string(c))
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		command, until := cgroup(filepath.Join(string(c), e.Name())), noted.at(n)
+		switch left := until.Sub(Now()); {
+		case until == 0 || left > wait:
+		case left > 0:
+			wait = left
+		case left <= 0 && noted.at(n) == until && command.live():
+			command.kill()
+			wait = beat
+		}
+	}
+	return max(wait, beat)
 }
 
 // children returns the children of this process. While they change it may miss some.

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -151,6 +152,15 @@ func chained(t *testing.T, how string, runs bool, harm func(supervisor, watchdog
 		at = Now()
 		return over(c.Process.Pid) && over(command.parent) && (survivor == 0 || over(survivor))
 	})
+	if strings.Contains(how, "outlived") { // the guardians are frozen, or dead
+		eventually(t, "the chain has ended", func() bool {
+			at = Now()
+			return at > ends && !slices.ContainsFunc(processes(), func(p process) bool { return !p.dead() && begins(p.pid, line) })
+		})
+		if begins(command.parent, "supervise.test\x00watchdog") { // it is frozen
+			_ = syscall.Kill(command.parent, syscall.SIGKILL)
+		}
+	}
 	last, n := links(t, file)
 	if n == 0 {
 		return false
@@ -217,6 +227,36 @@ func TestChain(t *testing.T) {
 				return // a chain that nobody ends takes its time
 			}
 		}
+	}
+}
+
+// In a cgroup a command ends at its deadline also if one guardian is killed and the other frozen, or both are frozen.
+//
+// guard:survivor. Without this check: an operator stops the watchdog in a debugger, and exec is killed; nobody is left who can kill
+// the command; the lease ends, another machine leads, and the command goes on to write.
+func TestOutlived(t *testing.T) {
+	stop := func(pid int) {
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+		eventually(t, "it is frozen", func() bool { p, ok := look(pid); return !ok || p.state == 'T' })
+	}
+	kill := func(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }
+	probe, _ := newCgroup([]string{"supervise.test", "watchdog"})
+	defer probe.remove()
+	if probe == "" {
+		return // see doc.go
+	}
+	for name, harm := range map[string]func(supervisor, watchdog int){
+		"supervisor killed, watchdog frozen": func(s, w int) { stop(w); kill(s) },
+		"supervisor frozen, watchdog killed": func(s, w int) { stop(s); kill(w) },
+		"both frozen":                        func(s, w int) { stop(s); stop(w) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for tries := 1; !chained(t, "caged outlived", true, harm); tries++ {
+				if tries == 5 {
+					t.Fatal("the chain did not begin")
+				}
+			}
+		})
 	}
 }
 

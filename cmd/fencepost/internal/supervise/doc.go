@@ -28,13 +28,14 @@
 //     hundreds of times in a row. A frozen watchdog is killed first, so that what it leaves are
 //     children of the supervisor.
 //
-// With a cgroup there is a third process, the survivor. If the supervisor and its watchdogs are all
-// dead, it kills what they have left there.
+// With a cgroup there is a third process, the survivor. It kills what is there at the deadline, whether the
+// others are frozen or dead. If the supervisor and its watchdogs are all dead, it does not wait so long.
 //
 // Some things it cannot do. It does not reach what others start on the command's behalf, such
 // as a container or a unit of systemd. A process that waits in the kernel for a device dies
-// only when that wait ends. And if the supervisor and the watchdog are both killed where there is no
-// cgroup, only the command itself dies with them.
+// only when that wait ends. Where there is no cgroup, nobody is left if the supervisor and the watchdog are both
+// killed or frozen: a command whose watchdog was killed dies, and what it has started does not; one whose
+// watchdog is frozen goes on.
 //
 // It needs Linux.
 package supervise

@@ -132,9 +132,10 @@ func (s *supervisor) fork(in, out *os.File) (err error) {
 	watchdogs.Lock()
 	defer watchdogs.Unlock()
 	theirs := []uintptr{in.Fd(), out.Fd()}
-	var lives *os.File
-	if s.cgroup, lives = newCgroup(s.Watchdog); lives != nil {
-		theirs = append(theirs, lives.Fd())
+	var more []*os.File
+	s.cgroup, more = newCgroup(s.Watchdog)
+	for _, f := range more {
+		theirs = append(theirs, f.Fd())
 	}
 	where := background
 	if s.tty {

@@ -27,7 +27,9 @@ type watchdog struct {
 	alarm   *alarm
 
 	cgroup   cgroup
-	group    int // of the command, and its number
+	noted    deadlines // for the survivor, if there is a cgroup
+	number   int       // of the command there
+	group    int       // of the command, and its number
 	until    Moment
 	grace    time.Duration
 	status   *Status // of the command, once it has ended
@@ -43,7 +45,7 @@ func Watchdog(args []string) error {
 		survive(cgroup(args[1]))
 		return nil
 	}
-	var fds []int // for orders and for reports; the third one shows the survivor that this process lives
+	var fds []int // for orders and for reports. In a cgroup the third one shows the survivor that this process lives, and the fourth one the deadline
 	for len(args) > 0 {
 		fd, err := strconv.Atoi(args[0])
 		if err != nil {
@@ -66,6 +68,10 @@ func Watchdog(args []string) error {
 		return err
 	}
 	w := &watchdog{cgroup: cgroup(args[1]), in: newPipe(fds[0]), orders: make(chan order), reports: make(chan report, 64), notes: make(chan string, 16)}
+	if len(fds) > 3 {
+		w.noted.File = os.NewFile(uintptr(fds[3]), "deadlines")
+		w.number, _ = strconv.Atoi(filepath.Base(string(w.cgroup)))
+	}
 	var err error
 	if w.alarm, err = newAlarm(); err != nil {
 		return err
@@ -232,6 +238,10 @@ func (w *watchdog) start(onTerminal bool, path string, argv []string) bool {
 		w.report(report{Late: late, Exited: end})
 		return false
 	}
+	if !w.promise(w.until) {
+		w.report(report{Failed: syscall.EIO})
+		return false
+	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if onTerminal {
 		// Of the terminal at Ctty, which is standard input. The child blocks all signals until it has
@@ -265,6 +275,11 @@ func (w *watchdog) inCgroup(start func() (int, error)) (int, error) {
 	return start()
 }
 
+// promise tells the survivor a deadline, before anybody relies on it.
+func (w *watchdog) promise(until Moment) bool {
+	return w.noted.File == nil || w.noted.note(w.number, until) == nil
+}
+
 func (w *watchdog) obey(o order) {
 	switch {
 	case o.Kill:
@@ -282,7 +297,7 @@ func (w *watchdog) obey(o order) {
 	// watchdog waits for that deadline, and the child runs on.
 	//
 	//mutant:replace !w.killing && w.status == nil => true
-	if o.Until > w.until && !w.killing && w.status == nil {
+	if o.Until > w.until && !w.killing && w.status == nil && w.promise(o.Until) {
 		w.until = o.Until
 		w.report(report{Until: w.until})
 	}
