@@ -40,6 +40,9 @@ var (
 	ErrNoGroup = errors.New("group: there is no group")
 	// ErrNoMember: [Drain] found no such member, or its session is over.
 	ErrNoMember = errors.New("group: there is no such member")
+	// ErrAgain is returned by work that has done a round, and is to be opened again, with another token: after a second at first and
+	// half a minute at most. It is no failure. Work that returns nil has nothing left to do.
+	ErrAgain = errors.New("group: the work is to begin again")
 	// ErrBusy: Run was called already. Join again for another session.
 	ErrBusy = errors.New("group: Run was called already")
 )

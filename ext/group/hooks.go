@@ -44,7 +44,7 @@ type Closing struct {
 	Token     fence.Token
 	// Cause is why the work's context had ended, or nil: the work returned of its own will.
 	Cause *EndError
-	// Err is what the work returned.
+	// Err is what the work returned; nil if that was [ErrAgain].
 	Err error
 	// Ran is how long the work ran.
 	Ran time.Duration

@@ -127,6 +127,10 @@ func (p *Partition) returned(err error) {
 	if p.ctx.Err() != nil {
 		_ = errors.As(context.Cause(p.ctx), &why)
 	}
+	again := why == nil && errors.Is(err, ErrAgain)
+	if again {
+		err = nil
+	}
 	failed := err != nil && why == nil
 	ran := g.clock.Now().Sub(p.began)
 	if failed || !obeyed(err) {
@@ -140,7 +144,7 @@ func (p *Partition) returned(err error) {
 		g.mu.Unlock()
 		p.broughtHome()
 		close(p.done)
-		g.step(member.Event{Kind: member.Returned, Partition: p.number, Failed: failed})
+		g.step(member.Event{Kind: member.Returned, Partition: p.number, Failed: failed, Again: again})
 	}()
 	if h := g.opts.Hooks.Closed; h != nil {
 		h(Closing{Partition: p.number, Token: p.token, Cause: why, Err: err, Ran: ran})

@@ -66,6 +66,52 @@ func TestFailingPartitionIsParked(t *testing.T) {
 	})
 }
 
+// Work that is to begin again does so at the same member, each time with a greater token, and is never taken for work that fails.
+func TestAgain(t *testing.T) {
+	inWorld(t, 4, func(w *world) {
+		var opened []group.Opening
+		again := func(x *worker) {
+			x.opts.Hooks.Parked = func(e group.Parking) { w.Errorf("%+v", e) }
+			x.opts.Hooks.Opened = func(o group.Opening) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if o.Partition == 2 {
+					opened = append(opened, o)
+				}
+			}
+			x.opts.Hooks.Closed = func(c group.Closing) {
+				if c.Cause == nil && c.Err != nil {
+					w.Errorf("%+v", c)
+				}
+			}
+			x.work = func(ctx context.Context, p *group.Partition) error {
+				if p.Number() == 2 {
+					return fmt.Errorf("a round: %w", group.ErrAgain)
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+		}
+		all := []*worker{w.worker("a", again), w.worker("b", again)}
+		time.Sleep(30 * time.Minute)
+		w.mu.Lock()
+		n := len(opened)
+		for i, o := range opened {
+			if o.Failures != 0 || i > 0 && o.Token.Epoch() <= opened[i-1].Token.Epoch() {
+				w.Errorf("opening %d: %+v", i, o)
+			}
+		}
+		w.mu.Unlock()
+		if n < 60 || n > 150 {
+			w.Errorf("it began %d times in half an hour", n)
+		}
+		if s := w.status(); len(s.GivenUp) != 0 {
+			w.Errorf("%+v is given up", s.GivenUp)
+		}
+		w.end(all...)
+	})
+}
+
 // status is what an observer sees now.
 func (w *world) status() (s group.Status) {
 	w.Helper()

@@ -67,6 +67,7 @@ type part struct {
 	until    clock.Instant // the end of a backoff, of handing, of stopping
 	began    clock.Instant
 	failures int
+	rounds   int // in a row that were short, and did not fail
 	called   bool
 	again    bool // stopping: it is to start again, because it stalled
 	to       fence.ID
@@ -87,6 +88,8 @@ type heldAck struct {
 const (
 	firstBackoff = time.Second
 	lastBackoff  = 5 * time.Minute
+	// lastRound is the longest pause before work that has not failed begins again. After a run of longRound it is the first one.
+	lastRound, longRound = 30 * time.Second, time.Minute
 	// failuresAtOnce is how often in a row the work on a partition fails before its owner gives
 	// the partition up.
 	failuresAtOnce = 3
@@ -338,15 +341,18 @@ func (m *Machine) start(p int, x *part) {
 }
 
 // returned is called when the work on a partition has returned.
-func (m *Machine) returned(p int, failed bool) {
+func (m *Machine) returned(ev Event) {
+	p := ev.Partition
 	x := m.parts[p]
 	if x == nil || m.state == over {
 		return
 	}
 	defer m.mayAck(p)
 	switch {
-	case x.phase == stopping && x.again, x.phase == working && failed:
+	case x.phase == stopping && x.again, x.phase == working && ev.Failed:
 		m.failedPart(p, x)
+	case x.phase == working && ev.Again:
+		m.againPart(x)
 	case x.phase == working:
 		x.phase = idle
 	default:

@@ -110,6 +110,8 @@ type Event struct {
 
 	Partition int
 	Failed    bool
+	// Again: it has not failed, and is to be opened again.
+	Again bool
 }
 
 // Start asks the driver to run the work on a partition.

@@ -131,7 +131,7 @@ func (m *Machine) Step(now clock.Instant, ev Event) Ready {
 			then(ev)
 		}
 	case Returned:
-		m.returned(ev.Partition, ev.Failed)
+		m.returned(ev)
 	case Leave:
 		m.leave()
 	}

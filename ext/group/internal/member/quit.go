@@ -14,15 +14,29 @@ func (m *Machine) failedPart(p int, x *part) {
 	if m.now.Sub(x.began) >= lastBackoff {
 		x.failures = 0
 	}
-	d := min(firstBackoff<<min(x.failures, 16), lastBackoff)
+	m.pause(x, min(firstBackoff<<min(x.failures, 16), lastBackoff))
 	x.failures++
-	x.again, x.mine, x.free = false, m.now, m.now
-	x.phase, x.until = backoff, m.now.Add(d/2+time.Duration(m.cfg.Random()*float64(d)/2))
-	m.partsDue = min(m.partsDue, x.until)
 	if x.failures >= failuresAtOnce && !x.called {
 		x.called = true
 		m.giving = append(m.giving, Given{Partition: p, Tenure: x.tenure})
 	}
+}
+
+// againPart puts off the next opening by work that has not failed.
+func (m *Machine) againPart(x *part) {
+	if m.now.Sub(x.began) >= longRound {
+		x.rounds = 0
+	}
+	m.pause(x, min(firstBackoff<<min(x.rounds, 16), lastRound))
+	x.rounds++
+	x.failures = 0
+}
+
+// pause lets a partition be opened again after half of d to d.
+func (m *Machine) pause(x *part, d time.Duration) {
+	x.again, x.mine, x.free = false, m.now, m.now
+	x.phase, x.until = backoff, m.now.Add(d/2+time.Duration(m.cfg.Random()*float64(d)/2))
+	m.partsDue = min(m.partsDue, x.until)
 }
 
 // turnGive sends the calls of partitions that are given up, many in one.

@@ -114,8 +114,8 @@ func (s *sharing) receive(sig syscall.Signal) {
 	}
 }
 
-// work runs the command for one partition. With --restart it fails however the command ends: the group opens the partition
-// again, in a new epoch.
+// work runs the command for one partition. With --restart the group opens the partition again, in a new epoch, also if the command
+// has not failed.
 func (s *sharing) work(ctx context.Context, p *group.Partition) error {
 	signals := make(chan syscall.Signal, 16)
 	if !s.begin(p, signals) {
@@ -135,8 +135,11 @@ func (s *sharing) work(ctx context.Context, p *group.Partition) error {
 		return context.Cause(ctx)
 	case err != nil:
 		return err
-	case s.restart || status.Exit() != 0:
+	case status.Exit() != 0:
 		return fmt.Errorf("the command ended with status %d", status.Exit())
+	case s.restart:
+		s.Console.Note("partition %d: the command ended with status 0; starting it again, in a new epoch", p.Number())
+		return group.ErrAgain
 	}
 	return nil
 }
