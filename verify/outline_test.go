@@ -1,9 +1,12 @@
 package verify_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/test/logtest"
@@ -92,5 +95,59 @@ func TestOutlineMoved(t *testing.T) {
 		if !r.OK() || r.End != 15 || l.Newest().Floor.Position.Epoch < 4 {
 			t.Errorf("%s: it ends at %d: %v", name, r.End, r.Problems)
 		}
+	}
+}
+
+// slowest is a store to which a compactor writes what it has folded when it may. Its first manifest only says that it compacts.
+type slowest struct {
+	store.Store
+	folded, may chan struct{}
+	manifests   int
+}
+
+func (s *slowest) Put(ctx context.Context, key string, body []byte, o *store.PutOptions) (store.Info, error) {
+	if layout.KindOf(key) == layout.KindManifest {
+		if s.manifests++; s.manifests == 2 {
+			close(s.folded)
+			<-s.may
+		}
+	}
+	return s.Store.Put(ctx, key, body, o)
+}
+
+// TestOutlineSealed: a junk seal in a hole leads to an epoch that nobody has opened, and that is not folded. So what counts is
+// whether the seal was folded meanwhile, and not the slot that is missing after it.
+func TestOutlineSealed(t *testing.T) {
+	l := newLog(t)
+	l.Lead(3)
+	l.Lead(3)
+	l.Token++
+	s := &slowest{Store: l.Mem, folded: make(chan struct{}), may: make(chan struct{})}
+	c, err := compactor.New(s, &compactor.Options{Token: fence.NewToken(l.Token)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Once(context.Background())
+		done <- err
+	}()
+	<-s.folded
+	l.Epoch = 3 // nobody opens it
+	l.Lead(3)
+	l.Lead(3)
+	hint, unused := l.Newest().Hint.Position, logtest.At(3, 1)
+	r := outlined(t, &meanwhile{Store: l.Mem, key: layout.DataPrefix, do: func() {
+		close(s.may)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if floor := l.Newest().Floor.Position; !floor.Before(unused) || !unused.Before(hint) {
+			t.Errorf("the floor is %v, the hint was %v", floor, hint)
+		}
+		l.Put(slot(1, 1), l.Seal(logtest.At(1, 1), unused.Epoch))
+	}})
+	if !r.OK() || r.End != 12 {
+		t.Errorf("it ends at %d: %v", r.End, r.Problems)
 	}
 }
