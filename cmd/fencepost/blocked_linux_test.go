@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -257,5 +258,20 @@ func TestBlockedDeadlineFile(t *testing.T) {
 	}
 	if got := exitStatus(t, command(t, "exec", "--no-wait", url, "--", "true").Run()); got != 0 {
 		t.Errorf("the next one ends with status %d", got)
+	}
+}
+
+// A pipe in the place of a Parquet file is refused. Nobody may ever write to it, and whoever opens it leads meanwhile.
+func TestPipeInPlaceOfAFile(t *testing.T) {
+	url, pipe := newLog(t, memURL(t)), filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, "", "commit", url, pipe); r.status != 1 || !strings.Contains(r.err, "pipe: it is no regular file") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	events, r := speaks(t, fmt.Sprintf(`{"files":[%q]}`+"\n", pipe), url)
+	if e := events[len(events)-1]; r.status != 1 || e.Event != "lost" || e.Epoch > 1 || !strings.Contains(e.Why, "pipe: it is no regular file") {
+		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
 	}
 }

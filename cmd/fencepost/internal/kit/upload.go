@@ -14,9 +14,13 @@ import (
 
 // Uploader returns a function that makes a Parquet file of this machine one of the table of the log in st. A commit has to
 // add it. If a Delta table is published beside the log, the file must fit it.
-func Uploader(st, files store.Store) func(ctx context.Context, w *writer.Writer, name string, values map[string]string) (manifest.File, error) {
+//
+// It returns when its context ends: a file may be on a disk that hangs, and who uploads it leads meanwhile.
+func (k *Kit) Uploader(st, files store.Store) func(ctx context.Context, w *writer.Writer, name string, values map[string]string) (manifest.File, error) {
 	return func(ctx context.Context, w *writer.Writer, name string, values map[string]string) (manifest.File, error) {
-		f, err := upload(ctx, st, files, w, name, values)
+		f, err := Patiently(ctx, k, "still reading and uploading "+name, func() (manifest.File, error) {
+			return upload(ctx, st, files, w, name, values)
+		})
 		if err != nil {
 			err = fmt.Errorf("%s: %w", name, err)
 		}
@@ -30,12 +34,15 @@ type noRow struct {
 }
 
 func upload(ctx context.Context, st, files store.Store, w *writer.Writer, name string, values map[string]string) (manifest.File, error) {
-	local, err := os.Open(name)
+	local, err := os.OpenFile(name, os.O_RDONLY|nonblocking, 0) // of a pipe it would wait for a writer
 	if err != nil {
 		return manifest.File{}, err
 	}
 	defer local.Close()
 	info, err := local.Stat()
+	if err == nil {
+		err = Regular(info)
+	}
 	if err != nil {
 		return manifest.File{}, err
 	}
@@ -61,4 +68,12 @@ func upload(ctx context.Context, st, files store.Store, w *writer.Writer, name s
 		return manifest.File{}, errors.New("it has no rows")
 	}
 	return done[0], nil
+}
+
+// Regular refuses what is no file that can be read from its end, such as a pipe.
+func Regular(info os.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return errors.New("it is no regular file: Parquet is read from its end; write it to a file first")
+	}
+	return nil
 }

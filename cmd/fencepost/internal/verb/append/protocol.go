@@ -23,7 +23,7 @@ append ends, and starts again with the next one. See docs/agent.md.`
 
 // serve serves a client that speaks JSON on standard input and output.
 func (p *appending) serve(ctx context.Context, st store.Store, wo *writer.Options) error {
-	o := &session.Options{Promise: p.promise, NoWait: p.noWait, Upload: kit.Uploader(st, wo.Files)}
+	o := &session.Options{Promise: p.promise, NoWait: p.noWait, Upload: p.Uploader(st, wo.Files)}
 	if err := o.Validate(); err != nil {
 		return kit.Usage("--promise: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -74,8 +75,12 @@ It needs the rights of a writer.`,
 			p.commit.Values[name] = value
 		}
 		for _, name := range args[1:] {
-			if _, err := os.Stat(name); err != nil {
+			info, err := os.Stat(name)
+			if err != nil {
 				return err // before anybody leads
+			}
+			if err := kit.Regular(info); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 		elect := election()
@@ -122,7 +127,7 @@ func (p *committing) run(ctx context.Context, url string, elect *leader.Options,
 		}
 	}
 	p.next, p.stop = make(chan session.Message, 1), make(chan struct{})
-	o := &session.Options{NoWait: !wait, Upload: kit.Uploader(st, files)}
+	o := &session.Options{NoWait: !wait, Upload: p.k.Uploader(st, files)}
 	err = session.New(p, o).Lead(ctx, st, &fencepost.Options{
 		Leader: elect, Logger: p.k.Log,
 		Writer: &writer.Options{Files: files, Init: &manifest.InitOptions{Probe: p.k.Probing(url)}},
