@@ -44,7 +44,8 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 		base = http.DefaultTransport
 	}
 	own := cloud.Straight(*client)
-	own.Transport = &transport{base: base}
+	bounded := &transport{base: base}
+	own.Transport = bounded
 	service, err := storage.NewService(context.Background(), option.WithHTTPClient(own))
 	if err != nil {
 		return nil, cloud.Invalid("gs://"+bucket, err)
@@ -52,6 +53,7 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 	if o.Endpoint != "" {
 		service.BasePath = strings.TrimSuffix(o.Endpoint, "/") + "/storage/v1/"
 	}
+	bounded.secure = strings.HasPrefix(service.BasePath, "https://")
 	return &Store{objects: service.Objects, name: bucket, opts: o}, nil
 }
 

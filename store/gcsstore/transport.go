@@ -1,6 +1,7 @@
 package gcsstore
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,9 +10,21 @@ import (
 )
 
 // transport bounds what the SDK reads.
-type transport struct{ base http.RoundTripper }
+type transport struct {
+	base   http.RoundTripper
+	secure bool // the endpoint speaks https
+}
+
+var errClear = errors.New("gcsstore: the service has named a place for the upload that is reached over plain http, and nothing is sent there")
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	// guard:upload-in-clear. What the service names as the place of a chunked upload gets neither bytes nor the token over plain
+	// http, if the endpoint speaks https.
+	//
+	//mutant:replace t.secure && => false &&
+	if t.secure && r.URL.Scheme != "https" {
+		return nil, errClear
+	}
 	resp, err := t.base.RoundTrip(r)
 	if err != nil {
 		return nil, err

@@ -282,3 +282,24 @@ func TestPagesCutShort(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// guard:upload-in-clear. Without this check: a proxy in front of the service is reached over https and speaks http to it, so the
+// service names http in the place of an upload; the second request carries the bearer token and the file in clear.
+func TestUploadPlaceInTheClear(t *testing.T) {
+	sent := 0
+	st, err := gcsstore.New(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		if sent++; r.URL.Scheme != "https" {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+		w := httptest.NewRecorder()
+		w.Header().Set("Location", "http://storage.googleapis.com/upload/place")
+		return w.Result(), nil
+	})}, "bucket", &gcsstore.Options{ChunkSize: 256 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = st.Upload(t.Context(), "k", strings.NewReader(strings.Repeat("x", 300<<10)), nil)
+	if err == nil || !strings.Contains(err.Error(), "plain http") || sent == 0 {
+		t.Errorf("after %d requests: %v", sent, err)
+	}
+}
