@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/inspect"
+	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/contact"
 )
@@ -89,7 +91,7 @@ func (v *vigil) end(ctx context.Context, a ask, key string, err error) {
 	w, now := v.waits[a], time.Now()
 	w.busy--
 	switch {
-	case errors.Is(context.Cause(ctx), context.Canceled):
+	case gaveUp(context.Cause(ctx)):
 		// Whoever sent it does not wait any more: it says nothing about the store.
 		if w.busy == 0 && w.last == nil && !v.told {
 			delete(v.waits, a)
@@ -110,6 +112,12 @@ func (v *vigil) end(ctx context.Context, a ask, key string, err error) {
 			v.note("%s answers again: %s %s", a.where, a.op, key)
 		}
 	}
+}
+
+// gaveUp reports whether a context has ended for a reason that is not about the store: its caller is done, was told to end, or
+// leads no more.
+func gaveUp(cause error) bool {
+	return errors.Is(cause, context.Canceled) || errors.Is(cause, leader.ErrLost) || errors.Is(cause, fence.ErrFenced) || errors.As(cause, new(*InterruptedError))
 }
 
 // stop ends the lines.

@@ -2,12 +2,14 @@ package kit
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -53,4 +55,28 @@ func TestWatchedBesides(t *testing.T) {
 			})
 		})
 	}
+}
+
+// silent is a store that does not answer.
+type silent struct{ store.Store }
+
+func (silent) Get(ctx context.Context, key string, _ *store.GetOptions) (*store.Object, error) {
+	<-ctx.Done()
+	return nil, &store.Error{Op: "get", Key: key, Err: context.Cause(ctx)}
+}
+
+// TestGivenUp: a request that is given up since its sender leads no more says nothing of the store.
+func TestGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var says []string
+		w := &watched{silent{memstore.New(nil)}, newVigil(NewConsole(io.Discard, false, 5*time.Second))}
+		w.note = func(format string, args ...any) { says = append(says, fmt.Sprintf(format, args...)) }
+		ctx, lose := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { lose(fmt.Errorf("%w: stepped down", leader.ErrDeposed)) })
+		_, _ = w.Get(ctx, "tmp/x", nil)
+		time.Sleep(time.Minute)
+		if len(says) > 0 {
+			t.Errorf("%q", says)
+		}
+	})
 }
