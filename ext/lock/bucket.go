@@ -44,6 +44,8 @@ type entry struct {
 	Holder     string      `json:"holder"`
 	ValidityMS int64       `json:"validity_ms"`
 	Since      time.Time   `json:"since"` // the holder's time of day, for people
+	// Placed: somebody who does not wait has put a placeholder for the session.
+	Placed bool `json:"placed,omitempty"`
 }
 
 func (e *entry) validity() time.Duration { return time.Duration(e.ValidityMS) * time.Millisecond }
@@ -104,6 +106,13 @@ func (b *bucket) with(e entry) *bucket {
 func (b *bucket) without(name string) *bucket {
 	held := slices.DeleteFunc(slices.Clone(b.Held), func(e entry) bool { return e.Name == name })
 	return &bucket{Token: b.Token, Share: b.Share, Held: held}
+}
+
+// placed returns the bucket in which the entry of a name has been Placed.
+func (b *bucket) placed(name string) *bucket {
+	next := &bucket{Token: b.Token, Share: b.Share, Held: slices.Clone(b.Held)}
+	next.find(name).Placed = true
+	return next
 }
 
 func decodeBucket(key string, body []byte) (*bucket, error) {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,23 +89,23 @@ func (k *Lock) Held() time.Duration {
 func (k *Lock) Release(ctx context.Context) error {
 	k.once.Do(func() {
 		lost := context.Cause(k.ctx)
+		var once sync.Once
+		tell := func(err error) { once.Do(func() { k.err = cmp.Or(lost, err); close(k.free) }) }
 		if k.cancel(ErrReleased); !k.l.spawn(func(ctx context.Context) {
-			defer close(k.free)
-			removed, err := k.l.drop(ctx, k, k.after)
+			denied := func(err error) { tell(fmt.Errorf("%w: %w", ErrNotReleased, err)) }
+			removed, err := k.l.drop(ctx, k, k.after, denied)
 			k.l.mu.Lock()
 			delete(k.session.locks, k)
 			k.l.mu.Unlock()
 			switch {
-			case lost != nil:
-				k.err = lost
 			case err != nil:
-				k.err = fmt.Errorf("%w: %w", ErrNotReleased, err)
+				denied(err)
 			case !removed:
-				k.err = fmt.Errorf("%w: somebody else had taken %q", ErrDeposed, k.name)
+				tell(fmt.Errorf("%w: somebody else had taken %q", ErrDeposed, k.name))
 			}
+			tell(nil)
 		}) {
-			k.err = ErrClosed
-			close(k.free)
+			tell(ErrClosed)
 		}
 	})
 	select {
@@ -116,9 +117,9 @@ func (k *Lock) Release(ctx context.Context) error {
 }
 
 // drop removes the entry of a lock from its bucket, if it is there, and makes sure that it cannot appear later. It tries
-// until the session is over. At first is what the bucket is if nobody has written it since the acquisition; if that was not
+// until the session is over, and tells denied that the store refuses. At first is what the bucket is if nobody has written it since the acquisition; if that was not
 // answered, it is what the acquisition meant to replace.
-func (l *Locker) drop(ctx context.Context, k *Lock, first *bucket) (removed bool, err error) {
+func (l *Locker) drop(ctx context.Context, k *Lock, first *bucket, denied func(error)) (removed bool, err error) {
 	key := l.bucketKey(k.name)
 	for b, pause := first, l.opts.Validity/256; ; pause = min(2*pause, l.opts.renew()) {
 		if b != nil {
@@ -134,8 +135,17 @@ func (l *Locker) drop(ctx context.Context, k *Lock, first *bucket) (removed bool
 				return mine, nil
 			}
 		}
-		if err != nil && !errors.Is(err, store.ErrPrecondition) && (k.session.isOver() || final(err)) {
-			return false, err
+		if err != nil && !errors.Is(err, store.ErrPrecondition) {
+			// guard:lock-denied. Who gives up a name goes on trying while its session lives, also if the store refuses.
+			//
+			//mutant:replace k.session.isOver() => k.session.isOver() || final(err)
+			if k.session.isOver() {
+				return false, err
+			}
+			if final(err) {
+				denied(err)
+				pause = l.opts.renew()
+			}
 		}
 		if err := l.pause(ctx, pause); err != nil {
 			return false, err
@@ -149,7 +159,7 @@ func (l *Locker) drop(ctx context.Context, k *Lock, first *bucket) (removed bool
 // take writes an entry for a name into the bucket b. It returns no lock and no error if somebody else was faster, or if
 // the answer came too late.
 func (l *Locker) take(ctx context.Context, name string, b *bucket, share uint64) (*Lock, error) {
-	s, err := l.enter()
+	s, early, err := l.enter()
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +172,7 @@ func (l *Locker) take(ctx context.Context, name string, b *bucket, share uint64)
 	k.after.Share = share
 	k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	err = l.write(ctx, l.bucketKey(name), b, k.after)
-	if err == nil && s.hold(k) {
+	if err == nil && s.hold(k, early) {
 		return k, nil
 	}
 	k.cancel(ErrExpired)
@@ -174,6 +184,6 @@ func (l *Locker) take(ctx context.Context, name string, b *bucket, share uint64)
 	case outcome == store.Rejected, errors.Is(err, fence.ErrLimit):
 		return nil, err
 	}
-	l.spawn(func(ctx context.Context) { _, _ = l.drop(ctx, k, b) })
+	l.spawn(func(ctx context.Context) { _, _ = l.drop(ctx, k, b, func(error) {}) })
 	return nil, err
 }

@@ -87,6 +87,50 @@ func TestHeld(t *testing.T) {
 	})
 }
 
+// Who waits in vain is told who held the name last, also if others were faster in the end.
+func TestHeldInVain(t *testing.T) {
+	inWorld(t, faultstore.Options{Hook: slow}, func(w *world) {
+		a, b := w.process("a"), w.process("b")
+		k, other := a.acquire("invoices"), sameBucket(t, "invoices")
+		ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
+		defer cancel()
+		failed := make(chan error)
+		go func() {
+			_, err := b.Acquire(ctx, "invoices")
+			failed <- err
+		}()
+		time.Sleep(time.Second)
+		w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+			if op.Kind == faultstore.Put && op.Client == "b" && op.Key == lock.BucketKey("invoices") {
+				a.cycle(other)
+			}
+		})
+		a.release(k)
+		var held *lock.HeldError
+		if err := <-failed; !errors.As(err, &held) || held.Holder != "a" || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire in vain: %v", err)
+		}
+	})
+}
+
+// Closing ends the wait for a name.
+func TestCloseEndsWaits(t *testing.T) {
+	inWorld(t, faultstore.Options{Hook: slow}, func(w *world) {
+		a, b := w.process("a"), w.process("b")
+		a.acquire("invoices")
+		failed := make(chan error)
+		go func() {
+			_, err := b.Acquire(w.Context(), "invoices")
+			failed <- err
+		}()
+		time.Sleep(time.Second)
+		b.close()
+		if err := <-failed; !errors.Is(err, lock.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
 // One process holds 10,000 names for an hour.
 func TestManyNames(t *testing.T) {
 	const names = 10_000

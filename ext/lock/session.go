@@ -32,15 +32,16 @@ type session struct {
 	timer    clock.Timer
 	failed   error // the last heartbeat's error
 	locks    map[*Lock]bool
+	read     bool // the buckets of its locks are or were read, after the first heartbeat
 	entering int // acquisitions under way
 }
 
-// enter returns the session for a new lock. The caller calls leave.
-func (l *Locker) enter() (*session, error) {
+// enter returns the session for a new lock, and whether that is before its first heartbeat. The caller calls leave.
+func (l *Locker) enter() (s *session, early bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, ErrClosed
+		return nil, false, ErrClosed
 	}
 	now := l.opts.Clock.Now()
 	if s := l.session; s != nil && now < s.deadline {
@@ -49,14 +50,14 @@ func (l *Locker) enter() (*session, error) {
 		//
 		//mutant:replace s.entering++ => s.entering++; s.deadline = now.Add(l.opts.lease())
 		s.entering++
-		return s, nil
+		return s, !s.read, nil
 	}
-	s := &session{l: l, id: fence.ID(uuid.New()), deadline: now.Add(l.opts.lease()), locks: map[*Lock]bool{}, entering: 1}
+	s = &session{l: l, id: fence.ID(uuid.New()), deadline: now.Add(l.opts.lease()), locks: map[*Lock]bool{}, entering: 1}
 	s.ctx, s.cancel = context.WithCancelCause(l.ctx)
 	s.timer = l.opts.Clock.AfterFunc(l.opts.lease(), s.expire)
 	l.session = s
 	l.work.Go(s.live)
-	return s, nil
+	return s, true, nil
 }
 
 func (s *session) leave() {
@@ -70,9 +71,16 @@ func (s *session) leave() {
 // guard:lock-final. What is answered after the deadline is worth nothing: neither an acquisition nor a heartbeat.
 //
 //mutant:replace s.isOver() || now >= s.deadline => s.isOver() && now < s.deadline && false
-func (s *session) hold(k *Lock) bool {
+func (s *session) hold(k *Lock, early bool) bool {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
+	// guard:lock-flight. An acquisition that began before the first heartbeat, and is answered when its holder has begun to read
+	// the buckets of its locks, is undone.
+	//
+	//mutant:replace early && s.read => false
+	if early && s.read {
+		return false
+	}
 	if now := s.l.opts.Clock.Now(); s.isOver() || now >= s.deadline {
 		return false
 	}
@@ -201,6 +209,7 @@ func (s *session) beat(ctx context.Context, version store.Version) (store.Versio
 // verify reads the buckets of all locks. A lock whose entry is gone is lost.
 func (s *session) verify(ctx context.Context) error {
 	s.l.mu.Lock()
+	s.read = true
 	held := map[string][]*Lock{}
 	for k := range s.locks {
 		held[s.l.bucketKey(k.name)] = append(held[s.l.bucketKey(k.name)], k)
@@ -217,6 +226,9 @@ func (s *session) verify(ctx context.Context) error {
 			for _, k := range locks {
 				if !b.has(k) {
 					k.lose(ErrDeposed, nil)
+					s.l.mu.Lock()
+					delete(s.locks, k) // it keeps the session alive no more
+					s.l.mu.Unlock()
 				}
 			}
 			return nil

@@ -46,6 +46,9 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Lock, er
 			return nil, err
 		}
 		if cause := w.pause(ctx, err); cause != nil {
+			if err == nil && held != nil {
+				err = held
+			}
 			return nil, errors.Join(cause, err)
 		}
 	}
@@ -69,6 +72,9 @@ type waiter struct {
 // try reads the bucket, and takes the name if it is free. It returns neither a lock nor an error if it should be called
 // again soon.
 func (w *waiter) try(ctx context.Context) (*Lock, error) {
+	if w.l.over() {
+		return nil, ErrClosed
+	}
 	sent := w.now()
 	b, err := w.l.read(ctx, w.l.bucketKey(w.name))
 	if err != nil {
@@ -83,7 +89,7 @@ func (w *waiter) try(ctx context.Context) (*Lock, error) {
 		return w.l.take(ctx, w.name, b, w.nextShare(b))
 	}
 	held := &HeldError{Name: w.name, Holder: e.Holder, Token: fence.NewToken(e.Token), Since: e.Since}
-	if dead, err := w.lapsed(ctx, e); !dead {
+	if dead, err := w.lapsed(ctx, b, e); !dead {
 		return nil, errors.Join(held, err)
 	}
 	return w.l.take(ctx, w.name, b, b.Share)
@@ -105,7 +111,7 @@ const shortcut = 5 * time.Second
 func (w *waiter) now() clock.Instant { return w.l.opts.Clock.Now() }
 
 // lapsed reports whether the holder's session is expired. It expires one that has not changed for a validity.
-func (w *waiter) lapsed(ctx context.Context, e *entry) (bool, error) {
+func (w *waiter) lapsed(ctx context.Context, b *bucket, e *entry) (bool, error) {
 	if w.session != e.Session {
 		w.watch = watch{session: e.Session, next: w.now()}
 		if w.wait {
@@ -120,12 +126,18 @@ func (w *waiter) lapsed(ctx context.Context, e *entry) (bool, error) {
 	w.next = sent.Add(e.validity() / 8)
 	doc, info, err := w.l.readSession(ctx, e.Session)
 	switch {
+	// guard:lock-placed. Who does not wait notes in the bucket that it has put a placeholder. Whoever finds this note and no
+	// object expires the session: what was there was swept.
+	//
+	//mutant:replace e.Placed => false
+	case errors.Is(err, store.ErrNotFound) && e.Placed:
+		return w.depose(ctx, e, "")
 	case errors.Is(err, store.ErrNotFound):
 		// guard:lock-placeholder. If a session has no object, who waits creates one and watches that, so that a holder
 		// that lives replaces it.
 		//
-		//mutant:replace return false, w.place(ctx, e) => return true, nil
-		return false, w.place(ctx, e)
+		//mutant:replace return false, w.place(ctx, b, e) => return true, nil
+		return false, w.place(ctx, b, e)
 	case err != nil:
 		return false, err
 	case doc != nil && doc.Expired:
@@ -157,8 +169,14 @@ func (l *Locker) owns(id fence.ID) bool {
 	return l.session != nil && l.session.id == id
 }
 
+func (l *Locker) over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
 // place creates a placeholder for the object of a session.
-func (w *waiter) place(ctx context.Context, e *entry) error {
+func (w *waiter) place(ctx context.Context, b *bucket, e *entry) error {
 	info, err := w.mark(ctx, e, sessionDoc{}, "")
 	if w.l.opts.random() < 1./16 {
 		w.l.spawn(w.l.sweep) // a place in which nobody holds for long has placeholders too
@@ -166,6 +184,12 @@ func (w *waiter) place(ctx context.Context, e *entry) error {
 	if info.Version != "" {
 		w.version, w.since = info.Version, w.now()
 		w.next = min(w.next, w.since.Add(e.validity()))
+		if !w.wait { // perhaps nobody looks again before it is swept
+			err = w.l.write(ctx, w.l.bucketKey(w.name), b, b.placed(w.name))
+		}
+	}
+	if errors.Is(err, store.ErrPrecondition) { // whoever was faster
+		return nil
 	}
 	return err
 }
