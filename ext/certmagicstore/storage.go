@@ -24,7 +24,7 @@ type Storage struct {
 	locks *lock.Locker
 
 	mu   sync.Mutex
-	held map[string]*lock.Lock
+	held map[string][]*lock.Lock // by name; several if some were lost, and not unlocked yet
 }
 
 var (
@@ -42,7 +42,7 @@ func New(st store.Store, prefix string, locks *lock.Locker) (*Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Storage{st: sub, locks: locks, held: map[string]*lock.Lock{}}, nil
+	return &Storage{st: sub, locks: locks, held: map[string][]*lock.Lock{}}, nil
 }
 
 // String says where it is: certmagic compares and logs that.
@@ -67,21 +67,32 @@ func (s *Storage) hold(k *lock.Lock, err error) error {
 	if err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.held[k.Name()] = k
+		s.held[k.Name()] = append(s.held[k.Name()], k)
 	}
 	return err
 }
 
 // Unlock implements certmagic.Locker. A lock that was lost meanwhile is an error: others may have done the same work.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
-	s.mu.Lock()
-	k := s.held[name]
-	delete(s.held, name)
-	s.mu.Unlock()
+	k := s.oldest(name)
 	if k == nil {
 		return fmt.Errorf("certmagicstore: %q is not locked here", name)
 	}
 	return k.Release(ctx)
+}
+
+// oldest takes the lock of a name that was acquired first: all but the last one are lost.
+func (s *Storage) oldest(name string) *lock.Lock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.held[name]
+	if len(all) == 0 {
+		return nil
+	}
+	if s.held[name] = all[1:]; len(all) == 1 {
+		delete(s.held, name)
+	}
+	return all[0]
 }
 
 // Store implements certmagic.Storage. It replaces the version that it has read, so that a request of an earlier call, which
@@ -151,10 +162,11 @@ func (s *Storage) below(ctx context.Context, dir string) (keys []string, err err
 	return slices.Compact(keys), nil
 }
 
-// Exists implements certmagic.Storage.
+// Exists implements certmagic.Storage. If the store does not say, it is true, as in certmagic's FileStorage: a certificate that
+// seems to be missing is obtained anew.
 func (s *Storage) Exists(ctx context.Context, key string) bool {
 	_, err := s.Stat(ctx, key)
-	return err == nil
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // List implements certmagic.Storage. A directory that does not exist is fs.ErrNotExist, as in certmagic's FileStorage.

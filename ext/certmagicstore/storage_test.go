@@ -6,13 +6,16 @@ import (
 	"io/fs"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/certmagic"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/certmagicstore"
 	"github.com/fencepost/fencepost/ext/lock"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -104,6 +107,51 @@ func TestAsFileStorage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestExistsIfUnsure: a store that does not answer does not say that a certificate is missing. Otherwise certmagic obtains
+// another one, each time that it looks.
+func TestExistsIfUnsure(t *testing.T) {
+	faulty := faultstore.New(memstore.New(nil), &faultstore.Options{Hook: faultstore.Script(faultstore.Rule{
+		Kind: faultstore.Get, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied},
+	})})
+	if !storage(t, faulty).Exists(t.Context(), "a") {
+		t.Error("a store that refuses to tell says that the key does not exist")
+	}
+}
+
+// TestUnlockOne: a holder whose lock was lost unlocks that one, and not the lock that another goroutine has got since.
+func TestUnlockOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := faultstore.New(memstore.New(&memstore.Options{Clock: clock.Go()}), &faultstore.Options{Clock: clock.Go()})
+		locks, err := lock.New(faulty, "locks", &lock.Options{Clock: clock.Go()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close(context.Background())
+		s, err := certmagicstore.New(faulty, "certmagic", locks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Lock(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		faulty.SetHook(faultstore.Script(faultstore.Rule{Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}}))
+		time.Sleep(time.Minute)
+		faulty.SetHook(nil)
+		if err := s.Lock(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Unlock(t.Context(), "x"); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Unlock of the first, which was lost: %v", err)
+		}
+		if ok, err := s.TryLock(t.Context(), "x"); ok || err != nil {
+			t.Errorf("a third one holds what the second one holds: %v", err)
+		}
+		if err := s.Unlock(t.Context(), "x"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // The Lock of certmagic-s3 was empty (its issue 12): two machines held it.

@@ -63,7 +63,7 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 	if e.Lock() != nil {
 		return nil
 	}
-	k, err := e.locks.TryAcquire(context.WithoutCancel(ctx), e.name)
+	k, err := e.locks.TryAcquire(ctx, e.name)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/ext/gocronlock"
 	"github.com/fencepost/fencepost/ext/lock"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -72,6 +73,43 @@ func TestElector(t *testing.T) {
 			if i != first {
 				stop[i]()
 			}
+		}
+	})
+}
+
+// TestStoreThatHangs: the store was away for so long that the lead is lost. A job that ends meanwhile does not wait for it, and
+// the machine leads again afterwards.
+func TestStoreThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := faultstore.New(memstore.New(&memstore.Options{Clock: clock.Go()}), &faultstore.Options{Clock: clock.Go()})
+		locks := locker(t, st)
+		defer locks.Close(t.Context())
+		e := gocronlock.NewElector(locks, "scheduler")
+		if err := e.IsLeader(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		st.SetHook(faultstore.Script(faultstore.Rule{Times: -1, Fault: faultstore.Fault{Drop: true, Hang: true}}))
+		time.Sleep(lock.DefaultValidity)
+		if e.Lock() != nil {
+			t.Error("it leads without a store")
+		}
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			begin := time.Now()
+			if err := e.IsLeader(ctx); err == nil || time.Since(begin) > 2*time.Second {
+				t.Errorf("after %v: %v", time.Since(begin), err)
+			}
+			cancel()
+		}
+		time.Sleep(time.Minute)
+		st.SetHook(nil)
+		for begin := time.Now(); e.IsLeader(t.Context()) != nil; time.Sleep(time.Second) {
+			if time.Since(begin) > time.Minute {
+				t.Fatal("nobody leads after a minute")
+			}
+		}
+		if err := e.Resign(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

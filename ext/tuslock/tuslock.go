@@ -16,7 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tus/tusd/v2/pkg/handler"
@@ -66,20 +66,23 @@ type uploadLock struct {
 	l        *Locker
 	id, note string
 
-	k       *lock.Lock
-	watched sync.WaitGroup
-	stop    context.CancelFunc
+	k    *lock.Lock
+	stop context.CancelFunc
+	over *atomic.Bool // the holder was asked, or has unlocked
 }
+
+// errAgain ends a wait for the lock, so that another note is written for another holder.
+var errAgain = errors.New("tuslock: not yet")
 
 // Lock implements handler.Lock. If another instance holds the lock, its requestUnlock is called within about two seconds.
 // The error is handler.ErrLockTimeout if ctx ends first.
 func (u *uploadLock) Lock(ctx context.Context, requestUnlock func()) error {
-	var held *lock.HeldError
 	k, err := u.l.locks.TryAcquire(ctx, u.id)
-	for errors.As(err, &held) {
-		// The note is a hint: it names the token whose holder is to end. One that is lost is written again below.
-		_, _ = u.l.notes.Put(ctx, u.note, []byte(strconv.FormatUint(uint64(held.Token.Epoch()), 10)), nil)
-		k, err = u.wait(ctx)
+	for err != nil {
+		u.want(ctx, err)
+		if k, err = u.wait(ctx); !errors.Is(err, errAgain) {
+			break
+		}
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -87,15 +90,24 @@ func (u *uploadLock) Lock(ctx context.Context, requestUnlock func()) error {
 	case err != nil:
 		return err
 	}
-	watch, stop := context.WithCancel(context.Background())
-	u.k, u.stop = k, stop
-	u.watched.Go(func() { u.watch(watch, k, requestUnlock) })
+	watch, stop := context.WithCancel(k.Context())
+	u.k, u.stop, u.over = k, stop, new(atomic.Bool)
+	go u.watch(watch, k.Token().Epoch(), u.over, requestUnlock)
 	return nil
 }
 
-// wait waits for the lock. It returns a HeldError from time to time, so that another note is written for another holder.
+// want writes a note for the holder. It is a hint: it names the token whose holder is to end. One that is lost is written again.
+func (u *uploadLock) want(ctx context.Context, err error) {
+	if held, ok := errors.AsType[*lock.HeldError](err); ok {
+		ctx, cancel := clock.WithTimeout(ctx, u.l.Clock, look, errAgain)
+		defer cancel()
+		_, _ = u.l.notes.Put(ctx, u.note, []byte(strconv.FormatUint(uint64(held.Token.Epoch()), 10)), nil)
+	}
+}
+
+// wait waits for the lock, but not for long: then the error is errAgain.
 func (u *uploadLock) wait(ctx context.Context) (*lock.Lock, error) {
-	some, cancel := clock.WithTimeout(ctx, u.l.Clock, 5*look, lock.ErrHeld)
+	some, cancel := clock.WithTimeout(ctx, u.l.Clock, 5*look, errAgain)
 	defer cancel()
 	k, err := u.l.locks.Acquire(some, u.id)
 	if err != nil && ctx.Err() != nil {
@@ -104,29 +116,36 @@ func (u *uploadLock) wait(ctx context.Context) (*lock.Lock, error) {
 	return k, err
 }
 
-// watch calls requestUnlock once if another instance wants the lock, or if the lock is lost.
-func (u *uploadLock) watch(ctx context.Context, k *lock.Lock, requestUnlock func()) {
+// watch calls requestUnlock once if another instance wants the lock, or if the lock is lost. ctx ends then, and when it is
+// unlocked.
+func (u *uploadLock) watch(ctx context.Context, token fence.Epoch, over *atomic.Bool, requestUnlock func()) {
 	for clock.Sleep(ctx, u.l.Clock, look) == nil {
-		if k.Check(0) != nil || u.wanted(ctx, k.Token().Epoch()) {
-			requestUnlock()
-			return
+		if wanted, ok := u.noted(ctx); ok && wanted >= token {
+			break
 		}
+	}
+	if over.CompareAndSwap(false, true) {
+		requestUnlock()
 	}
 }
 
-func (u *uploadLock) wanted(ctx context.Context, token fence.Epoch) bool {
+// noted returns the token whose holder is to end, if there is a note.
+func (u *uploadLock) noted(ctx context.Context) (fence.Epoch, bool) {
 	body, _, err := store.Read(ctx, u.l.notes, u.note, &store.ReadOptions{Limit: 32, Settle: &store.SettleOptions{Reads: 1}})
-	n, bad := strconv.ParseUint(string(body), 10, 64)
-	return err == nil && bad == nil && fence.Epoch(n) >= token
+	if err != nil {
+		return 0, false
+	}
+	n, _ := strconv.ParseUint(string(body), 10, 64) // 0 asks nobody
+	return fence.Epoch(n), true
 }
 
-// Unlock implements handler.Lock.
+// Unlock implements handler.Lock. It may be called in requestUnlock, which is not called any more when it has returned.
 func (u *uploadLock) Unlock() error {
+	u.over.Store(true)
 	u.stop()
-	u.watched.Wait()
 	ctx, cancel := clock.WithTimeout(context.Background(), u.l.Clock, time.Minute, lock.ErrNotReleased)
 	defer cancel()
-	if u.wanted(ctx, u.k.Token().Epoch()) {
+	if _, ok := u.noted(ctx); ok {
 		_ = store.DeleteAll(ctx, u.l.notes, []string{u.note}, nil)
 	}
 	return u.k.Release(ctx)

@@ -2,7 +2,9 @@ package tuslock_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/lock"
 	"github.com/fencepost/fencepost/ext/tuslock"
+	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -71,6 +74,21 @@ func TestAsTusd(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		// The holder is asked, and unlocks in the callback, as in tusd's tests.
+		if err := first.Lock(t.Context(), func() {
+			if err := first.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Lock(t.Context(), never); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+
 		// The holder is asked, and does not let go.
 		times := 0
 		if err := first.Lock(t.Context(), func() { times++ }); err != nil {
@@ -84,8 +102,75 @@ func TestAsTusd(t *testing.T) {
 		if err := first.Unlock(); err != nil || times != 1 {
 			t.Errorf("asked %d times; %v", times, err)
 		}
+		// A note that comes late asks nobody, and does not stay.
+		if _, err := st.Put(t.Context(), noteKey(t, "one"), []byte("1"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Lock(t.Context(), never); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := first.Unlock(); err != nil {
+			t.Fatal(err)
+		}
 		if n := noted(t, st); n != 0 {
 			t.Errorf("%d notes are left", n)
+		}
+	})
+}
+
+func noteKey(t *testing.T, id string) string {
+	t.Helper()
+	return fmt.Sprintf("locks-wanted/%x", sha256.Sum256([]byte(id)))
+}
+
+// TestTroubledStore: the store answers nothing for a while, as long as a client of tusd waits. A holder is told that it has lost
+// its lock, although it cannot look for notes, and who waits gets the lock afterwards.
+func TestTroubledStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := faultstore.New(memstore.New(&memstore.Options{Clock: clock.Go()}), &faultstore.Options{Clock: clock.Go()})
+		instance := func(name string) handler.Lock {
+			client := st.Client(name)
+			locks, err := lock.New(client, "locks", &lock.Options{Clock: clock.Go()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = locks.Close(context.Background()) })
+			l, err := tuslock.New(client, "locks-wanted", locks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Clock = clock.Go()
+			k, err := l.NewLock("one")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return k
+		}
+		first, second := instance("first"), instance("second")
+		asked := make(chan time.Time, 1)
+		if err := first.Lock(t.Context(), func() { asked <- time.Now() }); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		st.SetHook(func(op faultstore.Op) faultstore.Fault {
+			if op.Client == "first" || op.Client == "second" && time.Since(begin) < 12*time.Second {
+				return faultstore.Fault{Drop: true, Hang: true}
+			}
+			return faultstore.Fault{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		if err := second.Lock(ctx, func() {}); err != nil {
+			t.Errorf("the store was away for 12 s: %v", err)
+		}
+		if took := (<-asked).Sub(begin); took > lock.DefaultValidity {
+			t.Errorf("a lost lock was noticed after %v", took)
+		}
+		st.SetHook(nil)
+		_ = first.Unlock()
+		if err := second.Unlock(); err != nil {
+			t.Error(err)
 		}
 	})
 }
