@@ -34,7 +34,7 @@ func TestLines(t *testing.T) {
 {"value":{"n": 1},"offset":7,"time":"2026-11-29T00:00:00Z"}
 {"records":[{"base64":"/wA="},{"text":""}],"cursor_base64":"/w=="}
 {"files":["a.parquet"],"values":{"day":"1"},"remove":["file/1"],"cursor":""}
-{"text":"\ufffd\ud83d\ude00"}
+{"text":"\ufffd\ud83d\ude00\\ud800"}
 {"flush":true}
 {"progress":true}
 {"resign":true}`
@@ -53,7 +53,7 @@ func TestLines(t *testing.T) {
 	if len(got) != 8 {
 		t.Fatalf("%d messages", len(got))
 	}
-	for i, want := range [][]string{{"a\n"}, {`{"n": 1}`}, {"\xff\x00", ""}, nil, {"\ufffd😀"}, nil, nil, nil} {
+	for i, want := range [][]string{{"a\n"}, {`{"n": 1}`}, {"\xff\x00", ""}, nil, {"\ufffd😀\\ud800"}, nil, nil, nil} {
 		if len(got[i].Records) != len(want) {
 			t.Fatalf("message %d: %q", i, got[i].Records)
 		}
@@ -78,31 +78,34 @@ func TestLines(t *testing.T) {
 // decoder makes U+FFFD of it, and what is read back is another name, silently.
 func TestBadLines(t *testing.T) {
 	for name, c := range map[string]struct{ line, says string }{
-		"no JSON":               {`a record`, `such as {"text":"a record"`},
-		"an array":              {`["a"]`, "a message is an object"},
-		"two objects":           {`{"text":"a"}{"text":"b"}`, "a newline after each"},
-		"an object and a brace": {`{"text":"a"}}`, "a newline after each"},
-		"cut":                   {`{"text":"a`, "unexpected"},
-		"an unknown member":     {`{"txt":"a"}`, `unknown field "txt"`},
-		"nothing":               {`{}`, "it says nothing"},
-		"two values":            {`{"text":"a","base64":"YQ=="}`, "not several"},
-		"a record and records":  {`{"text":"a","records":[{"text":"b"}]}`, "besides"},
-		"records and files":     {`{"text":"a","files":["x"]}`, "one or the other"},
-		"an empty record":       {`{"records":[{}]}`, "record 0"},
-		"values without files":  {`{"text":"a","values":{}}`, "there are none"},
-		"two cursors":           {`{"text":"a","cursor":"1","cursor_base64":"YQ=="}`, "one of them"},
-		"no base64":             {`{"base64":"*"}`, "illegal base64"},
-		"no UTF-8":              {"{\"text\":\"\xff\"}", "base64"},
-		"half a surrogate pair": {`{"text":"\udcff"}`, "base64"},
-		"half of one in a list": {`{"records":[{"text":"\uD800x"}]}`, "base64"},
-		"half beside a whole":   {`{"records":[{"text":"\udcff"},{"text":"\ufffd"}]}`, "base64"},
-		"two first halves":      {`{"text":"\ud83d\ud83d"}`, "base64"},
-		"half before a pair":    {`{"text":"\ude00\ud83d\ude00"}`, "base64"},
-		"half in a cursor":      {`{"text":"a","cursor":"\udcff\ufffd"}`, "base64"},
-		"half in a value":       {`{"files":["a"],"values":{"day":"\udcff"}}`, "base64"},
-		"half in a file's name": {`{"files":["\udcff"]}`, "base64"},
-		"an unknown one inside": {`{"records":[{"txt":"a"}]}`, `unknown field "txt"`},
-		"records that are none": {`{"records":{"text":"a"}}`, "is a list"},
+		"no JSON":                   {`a record`, `such as {"text":"a record"`},
+		"an array":                  {`["a"]`, "a message is an object"},
+		"two objects":               {`{"text":"a"}{"text":"b"}`, "a newline after each"},
+		"an object and a brace":     {`{"text":"a"}}`, "a newline after each"},
+		"cut":                       {`{"text":"a`, "unexpected"},
+		"an unknown member":         {`{"txt":"a"}`, `unknown field "txt"`},
+		"nothing":                   {`{}`, "it says nothing"},
+		"two values":                {`{"text":"a","base64":"YQ=="}`, "not several"},
+		"a record and records":      {`{"text":"a","records":[{"text":"b"}]}`, "besides"},
+		"records and files":         {`{"text":"a","files":["x"]}`, "one or the other"},
+		"an empty record":           {`{"records":[{}]}`, "record 0"},
+		"values without files":      {`{"text":"a","values":{}}`, "there are none"},
+		"two cursors":               {`{"text":"a","cursor":"1","cursor_base64":"YQ=="}`, "one of them"},
+		"no base64":                 {`{"base64":"*"}`, "illegal base64"},
+		"no UTF-8":                  {"{\"text\":\"\xff\"}", "base64"},
+		"half a surrogate pair":     {`{"text":"\udcff"}`, "base64"},
+		"half of one in a list":     {`{"records":[{"text":"\uD800x"}]}`, "base64"},
+		"half beside a whole":       {`{"records":[{"text":"\udcff"},{"text":"\ufffd"}]}`, "base64"},
+		"two first halves":          {`{"text":"\ud83d\ud83d"}`, "base64"},
+		"half before a pair":        {`{"text":"\ude00\ud83d\ude00"}`, "base64"},
+		"halves in a wrong order":   {`{"text":"\udc00\ud800"}`, "base64"},
+		"halves apart":              {`{"text":"\ud800 \udc00"}`, "base64"},
+		"half of one beside U+FFFD": {`{"text":"\ud800","cursor":"\ufffd"}`, "base64"},
+		"half in a cursor":          {`{"text":"a","cursor":"\udcff\ufffd"}`, "base64"},
+		"half in a value":           {`{"files":["a"],"values":{"day":"\udcff"}}`, "base64"},
+		"half in a file's name":     {`{"files":["\udcff"]}`, "base64"},
+		"an unknown one inside":     {`{"records":[{"txt":"a"}]}`, `unknown field "txt"`},
+		"records that are none":     {`{"records":{"text":"a"}}`, "is a list"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := session.NewLines(strings.NewReader(`{"flush":true}`+"\n"+c.line), io.Discard)

@@ -63,6 +63,7 @@ type Session struct {
 	inErr   error        // why in is closed; nil: the client is done
 	led     atomic.Bool  // the term has begun
 	heard   atomic.Int64 // when the client was heard last
+	listens atomic.Bool  // it is the client's turn: no message waits to be taken
 	mu      sync.Mutex
 	failing map[string]clock.Instant // since when the store fails, or the client was told of it, by operation
 	failure error                    // why the session ends before its term does
@@ -214,7 +215,9 @@ func (s *Session) receive() {
 	defer close(s.in)
 	for first := true; ; {
 		s.heard.Store(int64(s.clock.Now()))
+		s.listens.Store(true)
 		m, err := s.client.Receive()
+		s.listens.Store(false)
 		s.heard.Store(int64(s.clock.Now()))
 		switch {
 		case errors.Is(err, io.EOF):

@@ -243,6 +243,23 @@ func TestSilent(t *testing.T) {
 	})
 }
 
+// A client whose message waits for the one before, such as a large file that is uploaded, is not silent.
+func TestBusyIsNotSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, l *logtest.Log) {
+		c := lead(t, l.Mem, &session.Options{Promise: 10 * time.Second})
+		c.want(session.Leading)
+		for i := range 20 {
+			c.in <- session.Message{Do: func(context.Context, *writer.Writer) error { time.Sleep(30 * time.Second); return nil }}
+			c.append(fmt.Sprint(i), "a")
+			c.wants(1)
+		}
+		close(c.in)
+		if err := c.ended(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // guard:cursor-order. Without this check: a program that is started again forgets to continue at the cursor, and begins
 // with its first record; the log has all records twice.
 func TestCursorOrder(t *testing.T) {

@@ -83,6 +83,9 @@ func (s *Session) take(ctx context.Context, w *writer.Writer, pending chan<- sen
 		case <-w.Done():
 			return errors.Join(over, w.Err())
 		case <-tick:
+			if !s.listens.Load() {
+				continue // the client has sent something, and waits itself
+			}
 			if quiet := s.clock.Now().Sub(clock.Instant(s.heard.Load())); quiet >= s.opts.Promise {
 				return fmt.Errorf("%w for %v, and has promised to send something every %v; let it send progress", ErrSilent, quiet.Round(time.Millisecond), s.opts.Promise)
 			}
