@@ -136,6 +136,98 @@ def test_flush_says_what_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         session.close()
 
 
+def impostor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *script: str) -> None:
+    """Put another program into the place of fencepost. It notes its process id."""
+    path = tmp_path / "impostor"
+    path.write_text("\n".join(["#!/bin/sh", f"echo $$ > {tmp_path}/pid", *script, ""]))
+    path.chmod(0o755)
+    monkeypatch.setenv("FENCEPOST_PROGRAM", str(path))
+
+
+LEADING = """echo '{"event":"leading","epoch":1,"end":0,"cursor":""}'"""
+
+
+def test_close_says_what_was_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child is told to end, commits what it has read, and ends in good order. b was not read."""
+    commit = """read a; echo '{"first":0,"end":1,"appends":1}'; read b"""
+    impostor(tmp_path, monkeypatch, LEADING, commit, """echo '{"event":"ended","end":1,"code":"stopped","why":"it was told to end"}'""")
+    with pytest.raises(fencepost.NotCommitted), fencepost.lead("mem://x") as session:
+        a, b = session.append("a"), session.append("b")
+    assert a.result(60) == 0
+    with pytest.raises(fencepost.NotCommitted):
+        b.result(60)
+
+
+@pytest.mark.parametrize("event", ['{"first":0}', "[]", '{"event":"leading"}', "no JSON"])
+def test_child_that_speaks_another_language(event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    impostor(tmp_path, monkeypatch, LEADING, f"read a; echo '{event}'; exec sleep 600")
+    session = fencepost.lead("mem://x")
+    with pytest.raises(fencepost.UnknownOutcome):
+        session.append("a").result(60)
+    with pytest.raises(fencepost.UnknownOutcome):
+        session.close()
+
+
+def test_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child of os.fork is told that it has no session, and does not keep that of its parent alive."""
+    impostor(tmp_path, monkeypatch, LEADING, "cat >/dev/null", """echo '{"event":"ended","end":0}'""")
+    session = fencepost.lead("mem://x")
+    to_parent, told = os.pipe()
+    from_parent, tell = os.pipe()
+    if not (pid := os.fork()):
+        signal.alarm(60)
+        try:
+            session.append("a").result(10)
+        except fencepost.SessionEnded as e:
+            os.write(told, str(e).encode())
+        except BaseException as e:
+            os.write(told, repr(e).encode())
+        os.close(tell)
+        os.read(from_parent, 1)
+        os._exit(0)
+    assert b"fork" in os.read(to_parent, 1000)
+    session.close()  # although the child lives
+    os.close(tell)
+    os.waitpid(pid, 0)
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_asyncio_lead_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who gives up the wait does not lead later, and the program ends."""
+    impostor(tmp_path, monkeypatch, "exec sleep 600")
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5), fencepost.aio.lead("mem://x"):
+                raise AssertionError
+        assert gone(int((tmp_path / "pid").read_text()))
+
+    asyncio.run(main())
+
+
+def test_asyncio_follow_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = """echo '{"offset":0,"text":"a","time":"2026-11-29T00:00:00Z"}'"""
+    impostor(tmp_path, monkeypatch, record, "exec sleep 600")
+
+    async def main() -> None:
+        got = []
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                async for r in fencepost.aio.follow("mem://x"):
+                    got.append(r.value)
+        assert got == [b"a"]
+        assert gone(int((tmp_path / "pid").read_text()))
+
+    asyncio.run(main())
+
+
 def test_frozen_program_loses_the_term(url: str, tmp_path: Path) -> None:
     """A program that is stopped, and not dead, makes way."""
     script = tmp_path / "program.py"

@@ -60,12 +60,16 @@ class Child:
             self.stdout.close()
         return status, "; ".join(self.said)
 
-    def stop(self) -> None:
-        """End the child in good order."""
+    def end(self) -> None:
+        """End the child in good order, also if another thread reads from it."""
         self.process.terminate()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.process.kill()
+
+    def stop(self) -> None:
+        """End the child in good order, and close its pipes."""
+        self.end()
         self.close_input()
         self.wait()

@@ -2,7 +2,7 @@
 
 import binascii
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from ._child import Child
@@ -21,7 +21,7 @@ class Record:
 
 def read(url: str, start: int | None = None) -> Iterator[Record]:
     """Yield the records from an offset, or from the oldest one, to the end of the log."""
-    return _cat(url, start, [])
+    return cat(url, start, [])
 
 
 def follow(url: str, start: int | None = None, *, consumer: str | None = None) -> Iterator[Record]:
@@ -30,12 +30,19 @@ def follow(url: str, start: int | None = None, *, consumer: str | None = None) -
     With consumer it begins at the position of that name, and notes it once a second: a record may come again after a
     crash, and up to 64 KiB of records that this program has not handled yet may count as handled.
     """
-    return _cat(url, start, ["--follow", *(["--consumer", consumer] if consumer else [])])
+    return cat(url, start, following(consumer))
 
 
-def _cat(url: str, start: int | None, more: list[str]) -> Iterator[Record]:
+def following(consumer: str | None) -> list[str]:
+    """Return the arguments of follow."""
+    return ["--follow", *(["--consumer", consumer] if consumer else [])]
+
+
+def cat(url: str, start: int | None, more: list[str], begun: Callable[[Child], None] = lambda _: None) -> Generator[Record, None, None]:
+    """Yield the records of a child, of which begun is told."""
     child = Child(["cat", "--json", "--exact", *more, *(["--from", str(start)] if start is not None else []), "--", url])
     done = False
+    begun(child)
     try:
         assert child.stdout
         for line in _lines(child.stdout):

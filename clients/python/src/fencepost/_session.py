@@ -2,8 +2,10 @@
 
 import binascii
 import json
+import os
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 from pathlib import Path
@@ -93,6 +95,10 @@ class Session:
         self._threads = [threading.Thread(target=f, name="fencepost", daemon=True) for f in (self._write, self._read)]
         for t in self._threads:
             t.start()
+        _sessions.add(self)
+
+    def _begin(self) -> Self:
+        """Wait until the term begins."""
         try:
             with self._changed:
                 self._changed.wait_for(lambda: self._led or self._over)
@@ -103,6 +109,7 @@ class Session:
             over = self._over
             self.close(wait=False)
             raise over
+        return self
 
     # Appends.
 
@@ -192,9 +199,9 @@ class Session:
         for _, path in self._temporary:
             path.unlink(missing_ok=True)
         self._temporary.clear()
+        if wait and self._acked < self._sent:
+            self.flush()
         if wait and not self._clean and self._over:
-            if self._acked < self._sent:
-                self.flush()
             raise self._over
 
     def __enter__(self) -> Self:
@@ -202,6 +209,15 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close(wait=error is None)
+
+    def _forked(self) -> None:
+        """Leave the session to the parent of this process, whose threads are not here."""
+        self._lock = threading.Lock()  # somebody may have held the other one
+        self._changed = threading.Condition(self._lock)
+        self._threads, self._temporary, self._listeners = [], [], []
+        self._unknown = self._sent - self._acked
+        self._over = ended("gone", "this is a child of os.fork, and the session is its parent's; lead again here")
+        self._child.close_input()  # or it would not end with the parent
 
     # What the threads do.
 
@@ -262,8 +278,8 @@ class Session:
         try:
             for line in _lines(self._child.stdout):
                 self._event(json.loads(line))
-        except (OSError, ValueError, Error) as e:
-            why = ended("died", f"the child speaks another language: {e}")
+        except Exception as e:
+            why = ended("died", f"the child speaks another language: {e!r}")
             self._child.process.kill()
         status, said = self._child.wait()
         with self._changed:
@@ -320,6 +336,18 @@ def _lines(pipe: Any) -> Iterable[bytes]:
         yield rest
 
 
+_sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for session in list(_sessions):
+        session._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 def lead(
     url: str, *, promise: float = 10.0, stall: float | None = None, wait: bool = True, validity: str | None = None, epoch: int | None = None
 ) -> Session:
@@ -329,6 +357,11 @@ def lead(
     call progress so often: then a program that hangs loses the term too. wait=False raises SessionEnded with the code
     busy if another process leads. epoch is that of fencepost exec: int(os.environ["FENCEPOST_EPOCH"]).
     """
+    return candidate(url, promise=promise, stall=stall, wait=wait, validity=validity, epoch=epoch)._begin()
+
+
+def candidate(url: str, *, promise: float = 10.0, stall: float | None = None, wait: bool = True, validity: str | None = None, epoch: int | None = None) -> Session:
+    """Return the session of lead, whose term has not begun."""
     seconds = stall or promise
     if seconds < 1:
         raise ValueError(f"promise and stall must be at least 1 second, not {seconds}")

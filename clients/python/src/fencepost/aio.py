@@ -7,12 +7,13 @@
 
 import asyncio
 import collections
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from . import _read, _session
+from ._child import Child
 from ._session import Data
 
 
@@ -95,31 +96,52 @@ class lead:  # noqa: N801 # it reads as the function that it is beside
         self._url, self._options = url, options
 
     async def __aenter__(self) -> Session:
-        self._session = await asyncio.to_thread(_session.lead, self._url, **self._options)
+        self._session = _session.candidate(self._url, **self._options)
+        waiting = asyncio.ensure_future(asyncio.to_thread(self._session._begin))
+        try:
+            await asyncio.shield(waiting)
+        except asyncio.CancelledError:  # nobody would close the session
+            await asyncio.to_thread(self._session._child.end)
+            await asyncio.wait([waiting])
+            if not waiting.exception():
+                await asyncio.to_thread(self._session.close, wait=False)
+            raise
         return Session(self._session)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await asyncio.to_thread(self._session.close, wait=error is None)
 
 
-async def _pump(records: Iterator[_read.Record]) -> AsyncIterator[_read.Record]:
+async def _cat(url: str, start: int | None, more: list[str]) -> AsyncIterator[_read.Record]:
+    children: list[Child] = []
+    records = _read.cat(url, start, more, children.append)
+    step: asyncio.Future[_read.Record | None] | None = None
     try:
-        while (record := await asyncio.to_thread(next, records, None)) is not None:
+        while True:
+            step = asyncio.ensure_future(asyncio.to_thread(next, records, None))
+            record = await asyncio.shield(step)
+            if record is None:
+                break
             yield record
     finally:
-        close = getattr(records, "close", None)
-        if close:
-            await asyncio.to_thread(close)
+        if step and not step.done():  # nobody waits any more, and a thread waits for the child
+            while not children and not step.done():
+                await asyncio.sleep(0.01)
+            for child in children:
+                await asyncio.to_thread(child.end)
+            await asyncio.wait([step])
+            step.exception()
+        await asyncio.to_thread(records.close)
 
 
 def read(url: str, start: int | None = None) -> AsyncIterator[_read.Record]:
     """Yield the records to the end of the log."""
-    return _pump(_read.read(url, start))
+    return _cat(url, start, [])
 
 
 def follow(url: str, start: int | None = None, *, consumer: str | None = None) -> AsyncIterator[_read.Record]:
     """Yield the records, and then each new one as it comes."""
-    return _pump(_read.follow(url, start, consumer=consumer))
+    return _cat(url, start, _read.following(consumer))
 
 
 __all__ = ["Session", "follow", "lead", "read"]
