@@ -171,7 +171,8 @@ export class Session implements AsyncDisposable {
     this.#closing = true;
     this.#child.process.stdin.end();
     await this.#done;
-    if (!this.#clean && this.#over) throw this.#broken ?? this.#over;
+    if (this.#broken) throw this.#broken;
+    if (!this.#clean && this.#over) throw this.#over;
   }
 
   /** Closes the session at the end of a block with await using. */
@@ -250,6 +251,9 @@ export class Session implements AsyncDisposable {
           throw new FencepostError(`the log ends at ${this.#end}, and this session has counted ${this.#next}`);
         break;
       case "leading":
+        // Two epochs that differ must not look the same.
+        if (!Number.isSafeInteger(e.epoch) || !Number.isSafeInteger(e.end))
+          throw new FencepostError(`the epoch ${e.epoch} or the end ${e.end} is more than a number of JavaScript holds`);
         this.#epoch = e.epoch;
         this.#cursor = e.cursor ?? Buffer.from(e.cursor_base64, "base64");
         this.#end = this.#next = e.end;
@@ -317,6 +321,7 @@ async function begin(url: string, options: LeadOptions): Promise<Session> {
   const { promise = 10_000, stall, wait = true, validity, epoch, signal, log = standardLog } = options;
   const silence = Math.floor(stall ?? promise);
   if (!(silence >= 1000)) throw new RangeError(`promise and stall must be at least 1000 milliseconds, not ${silence}`);
+  if (epoch !== undefined && !Number.isSafeInteger(epoch)) throw new RangeError(`epoch must be a whole number below 2^53, not ${epoch}`);
   signal?.throwIfAborted();
   const args = ["append", "--protocol", "json", "--promise", `${silence}ms`];
   if (epoch !== undefined) args.push("--epoch", String(epoch));

@@ -26,6 +26,8 @@ async function untilItFails(session: Session, cursor: string): Promise<unknown> 
   }
 }
 
+const leading = '{"event":"leading","epoch":1,"end":0,"cursor":""}';
+
 /** A program that speaks as the fencepost of a test does: it prints these lines, and waits for the end of its input. */
 async function impostor(dir: string, ...lines: string[]): Promise<string> {
   const file = join(dir, "impostor");
@@ -283,6 +285,28 @@ test("some of it is unknown, some is not committed", async (t) => {
     await assert.rejects(session.flush(), UnknownOutcome);
     await assert.rejects(session.close(), UnknownOutcome);
   });
+});
+
+test("close says what the child has not taken", async (t) => {
+  const dir = await directory(t);
+  // It is told to end, commits what it has read, and ends in good order.
+  const file = await impostor(dir, leading, "read a", '{"first":0,"end":1,"appends":1}', '{"event":"ended","end":1,"code":"stopped","why":"told to end"}');
+  await withProgram(file, async () => {
+    const session = await lead("mem://x");
+    const both = [session.append("a"), session.append("b")];
+    assert.deepEqual((await Promise.allSettled(both)).map((o) => o.status), ["fulfilled", "rejected"]);
+    await assert.rejects(session.close(), NotCommitted);
+    await assert.rejects(lead("mem://x", (s) => void [s.append("a"), s.append("b")]), NotCommitted);
+  });
+});
+
+test("a number that JavaScript cannot hold is no epoch and no offset", async (t) => {
+  const dir = await directory(t);
+  for (const first of ['{"event":"leading","epoch":9007199254740993,"end":0,"cursor":""}', '{"event":"leading","epoch":1,"end":9007199254740993,"cursor":""}'])
+    await withProgram(await impostor(dir, first, "cat >/dev/null"), async () => {
+      await assert.rejects(lead("mem://x"), (e) => e instanceof SessionEnded && /9007199254740/.test(e.message));
+    });
+  await assert.rejects(lead("mem://x", { epoch: 2 ** 53 }), RangeError);
 });
 
 test("a child that reads nothing does not fill the memory", async (t) => {
