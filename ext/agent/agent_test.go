@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,7 +40,12 @@ const url = "mem://log"
 // serve starts an agent for the log l.
 func serve(t *testing.T, l *logtest.Log, o *agent.Options) *served {
 	t.Helper()
-	o.Open = func(context.Context, string) (store.Store, error) { return l.Mem, nil }
+	return serveStore(t, l.Mem, o)
+}
+
+func serveStore(t *testing.T, st store.Store, o *agent.Options) *served {
+	t.Helper()
+	o.Open = func(context.Context, string) (store.Store, error) { return st, nil }
 	o.Leader.Validity, o.Writer.Settle = 3*time.Second, logtest.Quick
 	a, err := agent.New(o)
 	if err != nil {
@@ -378,6 +385,61 @@ func TestStop(t *testing.T) {
 	}
 	if _, err := call[agentpb.StatusRequest, agentpb.StatusResponse](s, "Status", &agentpb.StatusRequest{Url: url}); connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("%v", err)
+	}
+}
+
+// slow is a store that takes an object of the log when go is closed.
+type slow struct {
+	store.Store
+	armed      atomic.Bool
+	begun, go_ chan struct{}
+	once       sync.Once
+}
+
+func (s *slow) Put(ctx context.Context, key string, body []byte, o *store.PutOptions) (store.Info, error) {
+	if s.armed.Load() && strings.HasPrefix(key, "data/") {
+		s.once.Do(func() { close(s.begun) })
+		<-s.go_
+	}
+	return s.Store.Put(ctx, key, body, o)
+}
+
+// An append that is under way when the agent is told to end gets its outcome.
+func TestStopDuringAppend(t *testing.T) {
+	l := logtest.New(t, logtest.Format(), nil)
+	st := &slow{Store: l.Mem, begun: make(chan struct{}), go_: make(chan struct{})}
+	s := serveStore(t, st, &agent.Options{Logs: []string{url}})
+	ctx, stop := context.WithCancel(t.Context())
+	led := make(chan error, 1)
+	go func() { led <- s.Lead(ctx, url) }()
+	add := func(record string) (err error) {
+		for again := true; again; again = connect.CodeOf(err) == connect.CodeFailedPrecondition {
+			_, err = call[agentpb.AppendRequest, agentpb.AppendResponse](s, "Append", &agentpb.AppendRequest{Records: [][]byte{[]byte(record)}})
+		}
+		return err
+	}
+	if err := add("a"); err != nil {
+		t.Fatal(err)
+	}
+	st.armed.Store(true)
+	appended := make(chan error, 1)
+	go func() { appended <- add("b") }()
+	<-st.begun
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop(t.Context()) }()
+	stop()
+	for { // until it has been told
+		_, err := call[agentpb.StatusRequest, agentpb.StatusResponse](s, "Status", &agentpb.StatusRequest{Url: url})
+		if connect.CodeOf(err) == connect.CodeUnavailable {
+			break
+		}
+	}
+	close(st.go_)
+	if err := errors.Join(<-appended, <-stopped, <-led); err != nil {
+		t.Error(err)
+	}
+	if got := l.Contents(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%q", got)
 	}
 }
 

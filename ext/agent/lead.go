@@ -13,12 +13,16 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/agent/agentpb"
 	"github.com/fencepost/fencepost/ext/agent/session"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/writer"
 )
+
+// settling is how long the outcome of an append may take when the agent ends, or its client has left.
+const settling = 15 * time.Second
 
 // stream is a client of Lead.
 type stream struct {
@@ -98,7 +102,18 @@ func (s *Server) append(ctx context.Context, r *agentpb.AppendRequest) (*agentpb
 	if len(r.GetRecords()) == 0 {
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("agent: there are no records"))
 	}
-	first, err := w.Append(ctx, r.GetRecords())
+	f, err := w.AppendAsync(ctx, r.GetRecords())
+	if err != nil {
+		return nil, status(err)
+	}
+	// At the end of the agent the outcome is known soon.
+	wait, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	defer context.AfterFunc(ctx, func() {
+		_ = clock.Sleep(wait, s.opts.Clock, settling)
+		cut(context.Cause(ctx))
+	})()
+	first, err := f.Wait(wait)
 	if err != nil {
 		return nil, status(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -47,10 +48,11 @@ func (s *Server) read(follow bool) func(context.Context, *agentpb.ReadRequest, *
 		if q.From != nil {
 			from = q.GetFrom()
 		}
-		if !follow {
-			return status(send(ctx, func(ctx context.Context) iter.Seq2[reader.Record, error] { return r.Read(ctx, from) }, out))
+		records := r.Read
+		if follow {
+			records = r.Tail
 		}
-		err = send(ctx, func(ctx context.Context) iter.Seq2[reader.Record, error] { return r.Tail(ctx, from) }, out)
+		err = send(ctx, records, from, out)
 		if errors.Is(err, context.Canceled) {
 			return connect.NewError(connect.CodeUnavailable, errors.New("agent: it is about to end; go on at another one"))
 		}
@@ -59,46 +61,87 @@ func (s *Server) read(follow bool) func(context.Context, *agentpb.ReadRequest, *
 }
 
 // send sends records, many in a message if they come at once.
-func send(ctx context.Context, records func(context.Context) iter.Seq2[reader.Record, error], out *connect.ServerStream[agentpb.ReadResponse]) error {
+func send(ctx context.Context, records func(context.Context, uint64) iter.Seq2[reader.Record, error], from uint64, out *connect.ServerStream[agentpb.ReadResponse]) error {
 	ctx, cancel := context.WithCancel(ctx)
-	found := make(chan reader.Record, batchRecords)
-	var failed error
-	go func() {
-		defer close(found)
-		for rec, err := range records(ctx) {
-			if failed = err; err != nil {
-				return
-			}
-			select {
-			case found <- rec:
-			case <-ctx.Done():
+	found := newBasket()
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for rec, err := range records(ctx, from) {
+			if err != nil || !found.put(&agentpb.Record{Offset: rec.Offset, Value: rec.Value, UnixNanos: rec.Time.UnixNano()}) {
+				found.end(err)
 				return
 			}
 		}
-	}()
+		found.end(nil)
+	})
 	defer func() { // the reader has ended before the handler returns
 		cancel()
-		for range found {
-		}
+		found.end(nil)
+		reading.Wait()
 	}()
-	for rec := range found {
-		var batch agentpb.ReadResponse
-		for size, more := 0, true; more; {
-			batch.Records = append(batch.Records, &agentpb.Record{Offset: rec.Offset, Value: rec.Value, UnixNanos: rec.Time.UnixNano()})
-			if size += len(rec.Value); size >= batchBytes || len(batch.GetRecords()) >= batchRecords {
-				break
-			}
-			select {
-			case rec, more = <-found:
-			default:
-				more = false
-			}
+	for {
+		batch, err := found.take()
+		if len(batch) == 0 {
+			return err
 		}
-		if err := out.Send(&batch); err != nil {
+		if err := out.Send(&agentpb.ReadResponse{Records: batch}); err != nil {
 			return err
 		}
 	}
-	return failed
+}
+
+// basket has the records of the next message: about as many bytes as a message has, however slowly the client reads.
+type basket struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	records []*agentpb.Record
+	size    int
+	over    bool
+	err     error
+}
+
+func newBasket() *basket {
+	b := new(basket)
+	b.changed.L = &b.mu
+	return b
+}
+
+// put adds a record when there is room. It reports false if nobody takes it.
+func (b *basket) put(r *agentpb.Record) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for (b.size >= batchBytes || len(b.records) >= batchRecords) && !b.over {
+		b.changed.Wait()
+	}
+	if b.over {
+		return false
+	}
+	b.records, b.size = append(b.records, r), b.size+len(r.GetValue())
+	b.changed.Broadcast()
+	return true
+}
+
+// end says that no more records come. The first call counts.
+func (b *basket) end(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.over {
+		b.over, b.err = true, err
+		b.changed.Broadcast()
+	}
+}
+
+// take returns all records, as soon as there are some; none, and the error, at the end.
+func (b *basket) take() ([]*agentpb.Record, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.records) == 0 && !b.over {
+		b.changed.Wait()
+	}
+	all := b.records
+	b.records, b.size = nil, 0
+	b.changed.Broadcast()
+	return all, b.err
 }
 
 // take takes the position of a consumer over.
