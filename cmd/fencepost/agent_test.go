@@ -2,8 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -109,6 +116,51 @@ func TestAgentTCP(t *testing.T) {
 	}
 }
 
+// TestAgentTLS: all of HTTP is served over TLS, HTTP/2 too, which gRPC needs, and a certificate is read again.
+func TestAgentTLS(t *testing.T) {
+	url, token, dir := newLog(t, memURL(t)), writeFile(t, "one"), t.TempDir()
+	cert, key, pool := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), x509.NewCertPool()
+	selfSigned(t, cert, key, pool)
+	address, _, _ := background(t, nil, "agent", "--listen", "127.0.0.1:0", "--token-file", token, "--tls-cert", cert, "--tls-key", key, url)
+	for range 2 {
+		for _, two := range []bool{false, true} {
+			p := new(http.Protocols)
+			p.SetHTTP1(!two)
+			p.SetHTTP2(two)
+			c := &http.Client{Transport: &http.Transport{Protocols: p, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}}}
+			if status, body := ask(t, c, address, "Status", `{}`, "one"); status != 200 {
+				t.Errorf("HTTP/2 %v: %d %s", two, status, body)
+			}
+		}
+		pool = x509.NewCertPool()
+		selfSigned(t, cert, key, pool)
+	}
+}
+
+// selfSigned makes a certificate of this machine, and adds it to a pool.
+func selfSigned(t *testing.T, certFile, keyFile string, pool *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
 // guard:agent-tcp. Without this check: an operator writes --listen :7400, and everybody in the network can append.
 //
 // guard:agent-socket. Without this check: the socket is in a directory of mode 0777; another user connects, or puts a socket
@@ -119,7 +171,12 @@ func TestAgentUsage(t *testing.T) {
 	if err := os.Chmod(open, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Dir(private(t, "x")), link); err != nil {
+		t.Fatal(err)
+	}
 	for args, says := range map[string]string{
+		"--listen unix:" + link + "/agent.sock " + url:                          "is a link",
 		"--listen 127.0.0.1:0 " + url:                                           "give --token-file FILE, or --tls-client-ca",
 		"--listen nowhere " + url:                                               "write unix:PATH",
 		"--listen 127.0.0.1:0 --token-file " + file:                             "give their URLs",

@@ -79,6 +79,14 @@ func TestAppendEpochUsage(t *testing.T) {
 	if r := run(t, "a\n", "append", log); r.status != kit.ExitUsage || !strings.Contains(r.err, "--epoch") {
 		t.Errorf("status %d, %s", r.status, r.err)
 	}
+	// Under lock at the same URL nobody leads: the epoch is a token that counts locks.
+	t.Setenv("FENCEPOST_LOCK", "nightly")
+	other := newLog(t, fileURL(t))
+	t.Setenv("FENCEPOST_URL", other)
+	must(t, "a\n", "append", other)
+	must(t, "", "commit", other, parquetFile(t, 1))
+	t.Setenv("FENCEPOST_LOCK", "")
+	t.Setenv("FENCEPOST_URL", log)
 	t.Setenv("FENCEPOST_PARTITION", "1")
 	must(t, "a\n", "append", log) // a log beside the group has its own election
 	if all, err := logtest.Read(openStore(t, log), 0, nil); err != nil || len(all) != 1 {

@@ -36,7 +36,7 @@ func backgroundOn(t *testing.T, open func(context.Context, string) (store.Store,
 	a := &kit.Kit{In: in, Out: io.Discard, Err: errs, Open: open}
 	ended := make(chan int, 1)
 	go func() { ended <- runWith(ctx, a, args) }()
-	at := regexp.MustCompile(`http://[^/\s]+`)
+	at := regexp.MustCompile(`https?://[^/\s]+`)
 	eventually(t, "an address", func() bool {
 		address = at.FindString(errs.String())
 		return address != ""

@@ -1,6 +1,9 @@
 package kit
 
 import (
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +13,21 @@ import (
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 )
+
+// Leads reports whether this runs under fencepost exec, which leads at url. Under fencepost lock nobody does: its tokens count
+// locks, and no epochs of a log.
+func Leads(url string) bool {
+	return os.Getenv("FENCEPOST_EPOCH") != "" && os.Getenv("FENCEPOST_LOCK") == "" && os.Getenv("FENCEPOST_URL") == url
+}
+
+// Environment is that of a command that exec or lock starts. Of a variable that is there twice, most programs see the first, so
+// those of an exec or lock around this one are left out.
+func Environment(add ...string) []string {
+	return append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"FENCEPOST_URL", "FENCEPOST_EPOCH", "FENCEPOST_LOCK", "FENCEPOST_HOLDER", "FENCEPOST_DEADLINE_FILE", "FENCEPOST_PARTITION"}, name)
+	}), add...)
+}
 
 // Election adds the flags of an election and returns its options.
 func (k *Kit) Election(c *cobra.Command) func() leader.Options {

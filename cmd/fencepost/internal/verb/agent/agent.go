@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
@@ -111,9 +110,6 @@ func (p *serving) run(ctx context.Context, urls []string, elect leader.Options) 
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
 	served := make(chan error, 1)
-	if p.path() == "" { // a limit hides who is at the other end of a unix socket
-		l = netutil.LimitListener(l, kit.MaxConnections)
-	}
 	go func() { served <- s.Serve(l) }()
 	p.Console.Note("serving at %s", at)
 	leads, leading := errgroup.WithContext(ctx)

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 )
 
@@ -112,6 +114,8 @@ func (l *listen) open(ctx context.Context) (net.Listener, string, error) {
 	if err != nil {
 		return nil, "", kit.Usage("--listen %s: %v; write an address of this machine, such as 127.0.0.1:7400", l.addr, err)
 	}
+	// Below TLS: the server must see that, or it speaks no HTTP/2. A unix socket has no limit, which would hide who is there.
+	n = netutil.LimitListener(n, kit.MaxConnections)
 	if l.cert == "" {
 		return n, "http://" + n.Addr().String(), nil
 	}
@@ -176,9 +180,12 @@ func socket(ctx context.Context, path string) (net.Listener, error) {
 //
 //mutant:replace info.Mode().Perm()&0o077 != 0 => false
 func private(dir string) error {
-	info, err := os.Stat(dir)
+	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		return kit.Usage("the directory of the socket, %s, is a link, which its owner may turn elsewhere: name the directory itself", dir)
 	}
 	if info.Mode().Perm()&0o077 != 0 || !mine(info) {
 		return kit.Usage("other users may enter the directory of the socket, %s: make it one of this user with mode 0700 (chmod 700), or name one that is not there yet", dir)

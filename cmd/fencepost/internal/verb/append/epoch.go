@@ -47,11 +47,13 @@ func grantedFlags(fl *pflag.FlagSet) *granted {
 
 // underExec reports whether this append is a part of the command of exec, which tells all parts to end at once. Then the input
 // ends, and what is still in it is read.
-func (g *granted) underExec() bool { return g.epoch > 0 && os.Getenv("FENCEPOST_EPOCH") != "" }
+func (g *granted) underExec() bool {
+	return g.epoch > 0 && os.Getenv("FENCEPOST_EPOCH") != "" && os.Getenv("FENCEPOST_LOCK") == ""
+}
 
 // check refuses an append that would wait for ever.
 func (g *granted) check(url string) error {
-	if g.epoch == 0 && os.Getenv("FENCEPOST_EPOCH") != "" && os.Getenv("FENCEPOST_PARTITION") == "" && os.Getenv("FENCEPOST_URL") == url {
+	if g.epoch == 0 && kit.Leads(url) && os.Getenv("FENCEPOST_PARTITION") == "" {
 		return kit.Usage("this runs under fencepost exec, which leads at the same URL until its command ends, so append would wait for ever; write append --epoch \"$FENCEPOST_EPOCH\"")
 	}
 	return nil

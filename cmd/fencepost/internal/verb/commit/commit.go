@@ -105,7 +105,7 @@ type committing struct {
 }
 
 func (p *committing) run(ctx context.Context, url string, elect *leader.Options, wait bool) error {
-	if os.Getenv("FENCEPOST_EPOCH") != "" && os.Getenv("FENCEPOST_URL") == url {
+	if kit.Leads(url) {
 		return kit.Usage("this runs under fencepost exec, which leads at the same URL until its command ends; write the files to one append --protocol json --epoch \"$FENCEPOST_EPOCH\"")
 	}
 	st, err := p.k.Store(ctx, url, true)

@@ -9,9 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -348,13 +346,8 @@ func (x *execution) command(epoch fence.Epoch, to *deadlines, grace time.Duratio
 	}
 }
 
-// environment is that of the command. Of a variable that is there twice, most programs see the
-// first, so those of an exec around this one are left out.
+// environment is that of the command.
 func (x *execution) environment(epoch fence.Epoch, file string) []string {
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"FENCEPOST_URL", "FENCEPOST_EPOCH", "FENCEPOST_HOLDER", "FENCEPOST_DEADLINE_FILE", "FENCEPOST_PARTITION"}, name)
-	})
-	return append(env, "FENCEPOST_URL="+x.url, "FENCEPOST_EPOCH="+strconv.FormatUint(uint64(epoch), 10),
+	return kit.Environment("FENCEPOST_URL="+x.url, "FENCEPOST_EPOCH="+strconv.FormatUint(uint64(epoch), 10),
 		"FENCEPOST_HOLDER="+x.leader.Identity, "FENCEPOST_DEADLINE_FILE="+file)
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -193,23 +192,32 @@ func (x *call) acquire(parent context.Context, locks *lock.Locker) (*lock.Lock, 
 		defer clock.System().AfterFunc(x.wait, func() { end(errWaited) }).Stop()
 	}
 	k, err := locks.TryAcquire(ctx, x.name)
-	if errors.Is(err, lock.ErrHeld) && !x.noWait {
+	held := (*lock.HeldError)(nil)
+	if errors.As(err, &held) && !x.noWait && ctx.Err() == nil {
 		x.Console.Note("waiting: %s", strings.TrimPrefix(kit.Line(err), "lock: "))
 		k, err = locks.Acquire(ctx, x.name)
 	}
-	held := (*lock.HeldError)(nil)
+	waited := ctx.Err() != nil
 	switch {
 	case err == nil:
 		return k, nil
-	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errWaited):
+	case waited && !errors.Is(context.Cause(ctx), errWaited):
 		return nil, context.Cause(ctx)
-	case errors.As(err, &held):
+	case errors.As(err, &held), waited && held != nil:
 		x.Console.Note("fencepost: %s", strings.TrimPrefix(kit.Line(held), "lock: "))
 		return nil, kit.CodeError(x.conflict)
 	case errors.Is(err, lock.ErrOptions):
 		return nil, kit.Usage("%w", err)
+	case waited && !isStores(err): // others were faster each time
+		x.Console.Note("fencepost: %v", errWaited)
+		return nil, kit.CodeError(x.conflict)
 	}
 	return nil, err
+}
+
+func isStores(err error) bool {
+	_, is := errors.AsType[*store.Error](err)
+	return is
 }
 
 // probed probes a store in which nobody has locked anything yet: one that ignores conditions locks nothing.
@@ -292,10 +300,5 @@ func (x *call) free(k *lock.Lock) error {
 }
 
 func (x *call) environment(k *lock.Lock) []string {
-	own := []string{"FENCEPOST_URL", "FENCEPOST_LOCK", "FENCEPOST_EPOCH"}
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains(own, name)
-	})
-	return append(env, "FENCEPOST_URL="+x.url, "FENCEPOST_LOCK="+x.name, "FENCEPOST_EPOCH="+strconv.FormatUint(uint64(k.Token().Epoch()), 10))
+	return kit.Environment("FENCEPOST_URL="+x.url, "FENCEPOST_LOCK="+x.name, "FENCEPOST_EPOCH="+strconv.FormatUint(uint64(k.Token().Epoch()), 10))
 }
