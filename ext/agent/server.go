@@ -62,7 +62,7 @@ func New(o *Options) (*Server, error) {
 	}
 	s := &Server{opts: o.withDefaults(), stopping: make(chan struct{}), logs: map[string]*log{}, consumers: map[[2]string]*reader.Consumer{}}
 	s.streams = make(chan struct{}, s.opts.Streams)
-	limits := connect.WithHandlerOptions(connect.WithReadMaxBytes(s.opts.MessageBytes))
+	limits := connect.WithHandlerOptions(append(codecs(), connect.WithReadMaxBytes(s.opts.MessageBytes))...)
 	mux := http.NewServeMux()
 	at := func(method string) string { return "/" + Service + "/" + method }
 	mux.Handle(at("Lead"), connect.NewBidiStreamHandler(at("Lead"), s.lead, limits))
