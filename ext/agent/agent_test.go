@@ -481,6 +481,57 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// A token that is replaced does not cut off the sessions that were let in with the one before.
+func TestTokenUnderSession(t *testing.T) {
+	var token atomic.Value
+	token.Store("one")
+	l := logtest.New(t, logtest.Format(), nil)
+	s := serve(t, l, &agent.Options{Token: func() (string, error) { return token.Load().(string), nil }})
+	with := func(has string) *served {
+		return &served{Server: s.Server, t: t, url: s.url, http: s.http, opts: []connect.ClientOption{connect.WithInterceptors(bearer(has))}}
+	}
+	c := with("one").lead(t.Context(), &agentpb.Open{})
+	c.want("leading")
+	token.Store("two")
+	c.append("1", "a")
+	c.want("committed")
+	if err := with("one").lead(t.Context(), &agentpb.Open{}).ended(); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("another session with the old token: %v", err)
+	}
+	if _, err := call[agentpb.StatusRequest, agentpb.StatusResponse](with("two"), "Status", &agentpb.StatusRequest{Url: url}); err != nil {
+		t.Error(err)
+	}
+	if err := c.CloseRequest(); err != nil {
+		t.Error(err)
+	}
+	c.want("ended")
+	if got := l.Contents(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// bearer sends a token with each request.
+type bearer string
+
+func (b bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		r.Header().Set("Authorization", "Bearer "+string(b))
+		return next(ctx, r)
+	}
+}
+
+func (b bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		c := next(ctx, spec)
+		c.RequestHeader().Set("Authorization", "Bearer "+string(b))
+		return c
+	}
+}
+
+func (b bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
 // guard:agent-host. Without this check: a page on a foreign site names this machine in its DNS, and the browser sends it
 // requests as to that site.
 func TestHost(t *testing.T) {

@@ -33,7 +33,7 @@ type session struct {
 	failed   error // the last heartbeat's error
 	locks    map[*Lock]bool
 	read     bool // the buckets of its locks are or were read, after the first heartbeat
-	entering int // acquisitions under way
+	entering int  // acquisitions under way
 }
 
 // enter returns the session for a new lock, and whether that is before its first heartbeat. The caller calls leave.
