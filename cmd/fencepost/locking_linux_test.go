@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/ext/lock"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
 )
 
 // locking runs fencepost lock, and returns its status and what it wrote.
@@ -63,6 +67,26 @@ func TestLockStatus(t *testing.T) {
 				t.Errorf("status %d, want %d, with %q:\n%s", status, c.status, c.says, out)
 			}
 		})
+	}
+}
+
+// careless is a store that ignores conditions.
+type careless struct{ store.Store }
+
+func (c careless) Put(ctx context.Context, key string, body []byte, _ *store.PutOptions) (store.Info, error) {
+	return c.Store.Put(ctx, key, body, nil)
+}
+
+// guard:lock-probed. Without this check: the store ignores conditions. The first command is refused, since its probe finds
+// that. The next ones run, and two at once.
+func TestLockOnCarelessStore(t *testing.T) {
+	st := careless{memstore.New(nil)}
+	for _, name := range []string{"a", "a", "b", "c"} {
+		var errs buffer
+		k := &kit.Kit{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Open: func(context.Context, string) (store.Store, error) { return st, nil }}
+		if status := runWith(t.Context(), k, []string{"lock", "mem://careless", name, "--", "true"}); status == 0 || !strings.Contains(errs.String(), "condition") {
+			t.Errorf("%s: status %d: %s", name, status, errs.String())
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package lock
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
 	"github.com/fencepost/fencepost/ext/lock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 )
@@ -72,9 +75,9 @@ The exit status is that of COMMAND, 128 and the number of the signal that killed
 or 127 if COMMAND cannot be run.
 
 A command that was paused does not know that it lost the lock. Let the places that it
-writes to check FENCEPOST_EPOCH. Lock and unlock are three requests, and a lock that is
+writes to check FENCEPOST_EPOCH. Lock and unlock are four requests, and a lock that is
 held for long ten PUTs a minute. It needs Linux, and the rights to read, write, list and
-delete below locks/.`,
+delete below locks/; for the first lock also below tmp/, where it probes the store.`,
 		Example: "fencepost lock -n s3://bucket/jobs nightly -- ./report.sh --all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := x.arguments(cmd, args); err != nil {
@@ -157,7 +160,7 @@ func (x *call) run(ctx context.Context) error {
 	}
 	k, err := x.acquire(ctx, locks)
 	if err == nil {
-		if err = x.probed(ctx, st, k); err == nil {
+		if err = x.probed(ctx, st); err == nil {
 			err = x.outcome(x.work(k, path))
 		}
 		err = cmp.Or(err, x.free(k))
@@ -220,24 +223,37 @@ func isStores(err error) bool {
 	return is
 }
 
-// probed probes a store in which nobody has locked anything yet: one that ignores conditions locks nothing.
-func (x *call) probed(ctx context.Context, st store.Store, k *lock.Lock) error {
-	if k.Token().Epoch() > 1 {
+// probedKey says that the store was probed: what it has is for people.
+const probedKey = prefix + "/probed.json"
+
+// probed probes a store once: one that ignores conditions locks nothing.
+//
+// guard:lock-probed. No command runs under a lock before its store was probed, and was found to keep conditions.
+//
+//mutant:replace errors.Is(err, store.ErrNotFound) => false
+func (x *call) probed(ctx context.Context, st store.Store) error {
+	_, _, err := store.Read(ctx, st, probedKey, &store.ReadOptions{Length: 1})
+	if errors.Is(err, store.ErrNotFound) {
+		o := x.Probing(x.url)
+		o.UploadSize = 1 // nothing is uploaded here
+		var r *probe.Report
+		if r, err = probe.Run(ctx, st, o); err == nil {
+			var body []byte
+			if body, err = json.Marshal(probed{fence.ID(uuid.New()), r}); err == nil {
+				_, err = store.Create(ctx, st, probedKey, body, nil)
+			}
+		}
+	}
+	if errors.Is(err, store.ErrPrecondition) { // somebody else has probed it too
 		return nil
 	}
-	n := 0
-	for _, err := range store.ListAll(ctx, st, prefix+"/name/", nil, nil) {
-		if err != nil {
-			return err
-		}
-		if n++; n > 1 {
-			return nil
-		}
-	}
-	o := x.Probing(x.url)
-	o.UploadSize = 1 // nothing is uploaded here
-	_, err := probe.Run(ctx, st, o)
 	return err
+}
+
+// probed is the object at probedKey.
+type probed struct {
+	Nonce fence.ID      `json:"nonce"`
+	Probe *probe.Report `json:"probe"`
 }
 
 // work runs the command.
