@@ -14,14 +14,14 @@ import (
 // guard:agent-items. Without this check: a client sends 16 million empty records in one message of 32 MiB, which become 1 GB in
 // memory, on each of 256 streams. The agent is killed, and with it the sessions of all other clients.
 func TestManyItems(t *testing.T) {
-	const n = 4 << 20
+	const n = maxItems + 1
 	empty := bytes.Repeat([]byte{2<<3 | 2, 0}, n) // AppendRequest.records
 	inner := bytes.Repeat([]byte{1<<3 | 2, 0}, n)
 	lead, err := proto.Marshal(&agentpb.LeadRequest{Message: &agentpb.LeadRequest_Append{Append: &agentpb.Append{Records: make([][]byte, n)}}})
 	if err != nil || len(lead) < len(inner) {
 		t.Fatal(err)
 	}
-	rows, err := proto.Marshal(&agentpb.LeadRequest{Message: &agentpb.LeadRequest_Commit{Commit: &agentpb.Commit{Rows: make([]uint64, 4*n)}}})
+	rows, err := proto.Marshal(&agentpb.LeadRequest{Message: &agentpb.LeadRequest_Commit{Commit: &agentpb.Commit{Rows: make([]uint64, 4*n+4)}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -328,12 +328,14 @@ class Session:
 
 
 def _lines(pipe: Any) -> Iterable[bytes]:
-    rest = b""
+    rest: list[bytes] = []
     while data := pipe.read(64 << 10):
-        *lines, rest = (rest + data).split(b"\n")
-        yield from lines
-    if rest:
-        yield rest
+        first, *more = data.split(b"\n")
+        rest.append(first)
+        if more:
+            yield b"".join(rest)
+            yield from more[:-1]
+            rest = more[-1:]
 
 
 _sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
