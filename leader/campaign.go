@@ -146,10 +146,11 @@ func (c *campaign) newRecord(a lease.Action) Record {
 	r := Record{
 		Epoch: a.Epoch, State: Held, Holder: c.opts.Identity, Nonce: a.Nonce,
 		Validity: c.opts.Validity, Renew: c.opts.Renew, Acquired: now, Renewed: now, Transitions: c.last.Transitions,
+		Announce: c.opts.Announce,
 	}
 	switch {
 	case a.Next > 0:
-		r.State, r.Next = Expired, a.Next
+		r.State, r.Next, r.Announce = Expired, a.Next, ""
 		r.Reason, r.ExpiredBy = "milestone", c.opts.Identity
 	case c.last.Epoch != 0 && c.last.Holder != r.Holder:
 		r.Transitions++

@@ -68,6 +68,9 @@ type Options struct {
 	// MinEpoch is the least epoch to win. Set it to one more than the last token of
 	// another election when you move to this one, at most 2⁶². Candidates may differ in it.
 	MinEpoch fence.Epoch
+	// Announce is what the lock says of its holder besides: any UTF-8 of at most 512 bytes, such as where
+	// the holder can be reached. Whoever may read the lock gets it as [Record].Announce.
+	Announce string
 	// NoPrune keeps old locks. Otherwise the leader deletes the locks that Prune does
 	// not keep, once at the beginning of a term and then every day.
 	NoPrune bool
@@ -85,6 +88,7 @@ const (
 	minValidity = 10 * time.Millisecond
 	maxValidity = 24 * time.Hour
 	maxIdentity = 512
+	maxAnnounce = 512
 )
 
 // Validate reports what is wrong with the options: all faults, each an
@@ -129,6 +133,7 @@ func (o *Options) check(traits store.Traits) error {
 		}
 	}
 	need(validIdentity(o.Identity), "Identity %.40q must be 1 to %d bytes of printable UTF-8", o.Identity, maxIdentity)
+	need(len(o.Announce) <= maxAnnounce && utf8.ValidString(o.Announce), "Announce %.40q must be at most %d bytes of UTF-8", o.Announce, maxAnnounce)
 	need(o.validValidity(), "Validity %v must be %v to %v in whole milliseconds", o.Validity, minValidity, maxValidity)
 	need(o.Renew >= time.Millisecond && o.Renew <= maxValidity && o.Renew%time.Millisecond == 0, "Renew %v must be positive, at most %v, and in whole milliseconds", o.Renew, maxValidity)
 	need(o.Renew >= traits.MinRewrite, "Renew %v is below %v, the least time between two writes of one key that %s allows",

@@ -27,6 +27,7 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 		{"their age too", leader.Options{Prune: leader.PruneOptions{Keep: -5, For: -5 * time.Hour}}, []string{"Keep -5", "For -5h0m0s"}},
 		{"reads without a pause", leader.Options{Poll: 1}, []string{"Poll 1ns must be at least 1ms"}},
 		{"stalls at once", leader.Options{StallAfter: time.Millisecond}, []string{"StallAfter 1ms must be at least 10ms"}},
+		{"announce", leader.Options{Announce: strings.Repeat("x", 513)}, []string{"Announce", "at most 512 bytes"}},
 		{"identity", leader.Options{Identity: "a\nb"}, []string{"Identity"}},
 	} {
 		err := c.o.Validate()

@@ -44,6 +44,7 @@ const (
 //	 "reason": "…",                    why the lock expired
 //	 "expired_by": "…",                the identity that expired it
 //	 "wait_ms": 15000,                 how long nobody may follow, after a StepDown
+//	 "announce": "…",                  what the holder says of itself
 //	 "next": 100,                      of a milestone, a lock that was never held and
 //	                                   skips epochs: the epoch that follows
 //	 "checksum": "9d3c01ab"            of all that comes before it
@@ -61,6 +62,9 @@ type Record struct {
 	ExpiredBy         string
 	Wait              time.Duration
 	Next              fence.Epoch
+	// Announce is what the holder says of itself: [Options].Announce. Whoever may write the lock may
+	// write this, so it is worth as much as the lock. Heed it only while the holder [Record.Leads].
+	Announce string
 
 	// Key and Version are those of the object that was read. They are not in the file.
 	Key     string
@@ -93,6 +97,7 @@ type wire struct {
 	ExpiredBy   string      `json:"expired_by,omitempty"`
 	WaitMS      int64       `json:"wait_ms,omitempty"`
 	Next        fence.Epoch `json:"next,omitempty"`
+	Announce    string      `json:"announce,omitempty"`
 }
 
 func (r Record) encode() ([]byte, error) {
@@ -102,7 +107,7 @@ func (r Record) encode() ([]byte, error) {
 		ValidityMS: r.Validity.Milliseconds(), RenewMS: r.Renew.Milliseconds(),
 		Acquired: r.Acquired.UTC(), Renewed: r.Renewed.UTC(), Renewals: r.Renewals, Transitions: r.Transitions,
 		Reason: r.Reason, ExpiredBy: r.ExpiredBy, WaitMS: r.Wait.Milliseconds(),
-		Next: r.Next,
+		Next: r.Next, Announce: r.Announce,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("leader: %w", err)
@@ -150,7 +155,7 @@ func decode(key string, epoch fence.Epoch, body []byte, info store.Info) (Record
 		Epoch: w.Epoch, State: State(w.State), Holder: w.Holder, Nonce: w.Nonce,
 		Validity: ms(w.ValidityMS), Renew: ms(w.RenewMS), Acquired: w.Acquired, Renewed: w.Renewed,
 		Renewals: w.Renewals, Transitions: w.Transitions, Reason: w.Reason,
-		ExpiredBy: w.ExpiredBy, Wait: ms(w.WaitMS), Next: w.Next, Key: key, Version: info.Version,
+		ExpiredBy: w.ExpiredBy, Wait: ms(w.WaitMS), Next: w.Next, Announce: w.Announce, Key: key, Version: info.Version,
 	}, nil
 }
 

@@ -16,7 +16,7 @@ func sample() Record {
 	return Record{
 		Epoch: 7, State: Draining, Holder: "a", Nonce: newNonce(), Validity: 15 * time.Second, Renew: 6 * time.Second,
 		Acquired: time.Unix(1e9, 5).UTC(), Renewed: time.Unix(1e9+60, 0).UTC(), Renewals: 10, Transitions: 3,
-		Reason: "x", ExpiredBy: "c", Wait: time.Second, Key: layout.LockKey("lock/", 7), Version: "v",
+		Reason: "x", ExpiredBy: "c", Wait: time.Second, Announce: "tcp://here", Key: layout.LockKey("lock/", 7), Version: "v",
 	}
 }
 

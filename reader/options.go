@@ -2,11 +2,14 @@ package reader
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -32,6 +35,18 @@ type Options struct {
 	// an answer keeps its connection. Allow the client more than Concurrency connections to a host
 	// (MaxConnsPerHost), or the next object may wait up to 5 s for one.
 	Prefetch int64
+	// Push is a source of objects that a leader pushes, for loops that follow the log. It yields the objects of the log
+	// from slot at on, each as it is in the store, as soon as it is acknowledged: they are in the reader's hands without a
+	// request. The reader keeps them. Something empty says that no more is acknowledged yet.
+	//
+	// A reader checks what is pushed as what it reads. For 5 s after each yield it does not look at the
+	// tail, so a source says something every 2 s or so while it is sure to miss nothing. What is not
+	// pushed, or does not fit, the reader finds as without a source. A source ends when it may have
+	// missed something, and with ctx. Then it is called again, at most once in PollMax; at a new epoch at once.
+	//
+	// What is pushed must be in the log. If it is not, the reader finds that out when it looks next, after its records
+	// were delivered, and ends with [ErrCorrupt]. So take it only from who may write the log.
+	Push func(ctx context.Context, at fence.Position) iter.Seq[[]byte]
 	// Files is the store for the files of the table, if the log keeps them in a second one: see
 	// manifest.InitOptions.Files. Only [Snapshot.Open] needs it.
 	Files store.Store

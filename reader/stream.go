@@ -39,6 +39,7 @@ type stream struct {
 	at        frame.Point     // the position on the chain
 	came      clock.Instant   // when the last object came
 	fromFloor bool            // a walk from a hint has met damage
+	push      push            // what Options.Push says
 }
 
 func (r *Reader) stream(from uint64) *stream {

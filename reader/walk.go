@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -34,6 +33,7 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 		}
 		return s.m.Floor.Position, nil
 	}}
+	defer s.push.hush()
 	var doubtful fence.Position // an absent slot that a hint says was written
 	for {
 		found, err := s.advance(ctx, &f)
@@ -70,7 +70,7 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 		if !s.tail {
 			return nil
 		}
-		if err := s.pause(ctx, requests); err != nil {
+		if err := s.wait(ctx, &f, s.pause(requests)); err != nil {
 			return err
 		}
 	}
@@ -97,10 +97,10 @@ func (s *stream) advance(ctx context.Context, f *chain.Follower) (found int, err
 // calm is how many times longer the silence has lasted than the next pause.
 const calm = 8
 
-// pause waits before the next look at the tail, the longer the longer nothing has come:
-// a record that ends a silence is late by at most an eighth of it.
-func (s *stream) pause(ctx context.Context, requests int) error {
+// pause is how long to wait before the next look at the tail, the longer the longer nothing has
+// come: a record that ends a silence is late by at most an eighth of it.
+func (s *stream) pause(requests int) time.Duration {
 	silence := s.opts.Clock.Now().Sub(s.came)
 	d := min(max(silence/calm, pollMin), s.opts.PollMax)
-	return clock.Sleep(ctx, s.opts.Clock, min(d, math.MaxInt64/time.Duration(requests))*time.Duration(requests))
+	return min(d, math.MaxInt64/time.Duration(requests)) * time.Duration(requests)
 }
