@@ -60,13 +60,21 @@ func (s *Server) lead(ctx context.Context, b *connect.BidiStream[agentpb.LeadReq
 	}}
 	defer c.abort()
 	o := &session.Options{Promise: time.Duration(open.GetPromiseSeconds()) * time.Second, NoWait: open.GetNoWait(), Upload: c.upload, Began: l.began, Clock: s.opts.Clock}
-	return status(session.New(c, o).Lead(ctx, l.st, s.run(l)))
+	return status(session.New(c, o).Lead(ctx, l.feed.Store(l.st), s.run(l)))
 }
 
 // run returns the options of one election.
 func (s *Server) run(l *log) *fencepost.Options {
 	elect, write := s.opts.Leader, s.opts.Writer
 	elect.Identity = leader.DefaultIdentity() // several clients may want one log
+	elect.Announce = s.announce(l)
+	acknowledged := write.Hooks.Acknowledged
+	write.Hooks.Acknowledged = func(a writer.Acknowledgement) {
+		l.feed.Acknowledged(a)
+		if acknowledged != nil {
+			acknowledged(a)
+		}
+	}
 	if s.opts.Init != nil {
 		write.Init = s.opts.Init(l.url)
 	}
@@ -82,7 +90,8 @@ func (s *Server) Lead(ctx context.Context, url string) error {
 	l.mu.Lock()
 	l.own = true
 	l.mu.Unlock()
-	return fencepost.Run(ctx, l.st, s.run(l), func(ctx context.Context, w *fencepost.Session) error {
+	return fencepost.Run(ctx, l.feed.Store(l.st), s.run(l), func(ctx context.Context, w *fencepost.Session) error {
+		l.recovered(w)
 		defer l.began(w)()
 		<-ctx.Done()
 		return context.Cause(ctx)

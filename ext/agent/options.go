@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/ext/agent/push"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/sink"
@@ -42,6 +43,11 @@ type Options struct {
 	Writer writer.Options
 	// Init describes the log at a URL if it does not exist yet; nil: the defaults.
 	Init func(url string) *manifest.InitOptions
+	// Announce is what the locks say of this agent, so that readers find [Server.Readers], and Commit finds the agent. Each
+	// log's lock has a Token of its own.
+	Announce push.Announcement
+	// Readers is how many readers are told at once, default 4096.
+	Readers int
 	// Clock is the machine's by default.
 	Clock clock.Clock
 	// Logger is silent by default.
@@ -58,8 +64,8 @@ func (o *Options) Validate() error {
 		fault("Open is nil: pass store.Open, or a function that calls it")
 	}
 	if o != nil {
-		if o.Streams < 0 || o.MessageBytes < 0 || o.StreamBytes < 0 {
-			fault("Streams %d, MessageBytes %d and StreamBytes %d must not be negative", o.Streams, o.MessageBytes, o.StreamBytes)
+		if o.Readers < 0 || o.Streams < 0 || o.MessageBytes < 0 || o.StreamBytes < 0 {
+			fault("Streams %d, Readers %d, MessageBytes %d and StreamBytes %d must not be negative", o.Streams, o.Readers, o.MessageBytes, o.StreamBytes)
 		}
 		if err := o.Leader.Validate(); err != nil {
 			fault("Leader: %w", err)
@@ -74,6 +80,7 @@ func (o *Options) Validate() error {
 func (o *Options) withDefaults() Options {
 	v := *o
 	v.Streams = cmp.Or(v.Streams, 256)
+	v.Readers = cmp.Or(v.Readers, 4096)
 	v.MessageBytes = cmp.Or(v.MessageBytes, 32<<20)
 	v.StreamBytes = cmp.Or(v.StreamBytes, 64<<20)
 	v.Writer.MaxBytes = v.StreamBytes

@@ -31,7 +31,7 @@ func (s *Server) read(follow bool) func(context.Context, *agentpb.ReadRequest, *
 		if err != nil {
 			return err
 		}
-		r, err := l.open(ctx)
+		r, err := s.open(ctx, l)
 		if err != nil {
 			return status(err)
 		}
@@ -165,7 +165,7 @@ func (s *Server) consumer(ctx context.Context, q *agentpb.ConsumerRequest) (*age
 	if err != nil {
 		return nil, err
 	}
-	r, err := l.open(ctx)
+	r, err := s.open(ctx, l)
 	if err != nil {
 		return nil, status(err)
 	}
@@ -230,7 +230,7 @@ func (s *Server) status(ctx context.Context, q *agentpb.StatusRequest) (*agentpb
 	}
 	w, _ := l.session()
 	a := &agentpb.StatusResponse{Leader: rec.Holder, Epoch: uint64(rec.Epoch), State: string(rec.State), Here: w != nil}
-	r, err := l.open(ctx)
+	r, err := s.open(ctx, l)
 	if err != nil {
 		return nil, status(err)
 	}
@@ -267,7 +267,7 @@ func (s *Server) files(ctx context.Context, q *agentpb.FilesRequest, out *connec
 	if err != nil {
 		return err
 	}
-	r, err := l.open(ctx)
+	r, err := s.open(ctx, l)
 	if err != nil {
 		return status(err)
 	}

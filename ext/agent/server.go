@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"connectrpc.com/grpcreflect"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/ext/agent/push"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 )
@@ -53,6 +55,11 @@ type log struct {
 	reader *reader.Reader
 	leads  *fencepost.Session // of a session of this server
 	own    bool               // the server leads it itself, for Append
+
+	feed    *push.Feed
+	token   string     // of the readers that are told
+	commits sync.Mutex // keeps the calls of Commit in order
+	cursor  []byte     // that the log has; with commits held
 }
 
 // New returns a server.
@@ -72,6 +79,8 @@ func New(o *Options) (*Server, error) {
 	mux.Handle(at("Consumer"), connect.NewUnaryHandlerSimple(at("Consumer"), s.consumer, limits))
 	mux.Handle(at("Register"), connect.NewUnaryHandlerSimple(at("Register"), s.register, limits))
 	mux.Handle(at("Status"), connect.NewUnaryHandlerSimple(at("Status"), s.status, limits))
+	mux.Handle(at("Commit"), connect.NewClientStreamHandler(at("Commit"), s.commit, limits))
+	mux.Handle(at("Tail"), connect.NewServerStreamHandlerSimple(at("Tail"), s.tail, limits))
 	mux.Handle(at("Check"), connect.NewUnaryHandlerSimple(at("Check"), s.check, limits))
 	mux.Handle(at("Files"), connect.NewServerStreamHandlerSimple(at("Files"), s.files, limits))
 	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(Service), limits))
@@ -105,10 +114,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(connect.CodeResourceExhausted, "agent: %d requests are served already; close some, or allow more", s.opts.Streams)
 		return
 	}
+	s.serve(w, r, s.handler)
+}
+
+// serve serves a request that is allowed, until the server ends.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, h http.Handler) {
 	s.mu.Lock()
 	if s.stopped {
 		s.mu.Unlock()
-		refuse(connect.CodeUnavailable, "agent: it is about to end; connect to another one")
+		_ = connect.NewErrorWriter().Write(w, r, connect.NewError(connect.CodeUnavailable, errors.New("agent: it is about to end; connect to another one")))
 		return
 	}
 	s.requests.Add(1)
@@ -125,7 +139,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-ctx.Done():
 		}
 	}()
-	s.handler.ServeHTTP(&patient{ResponseWriter: w, server: s}, r.WithContext(ctx))
+	h.ServeHTTP(&patient{ResponseWriter: w, server: s}, r.WithContext(ctx))
 	cancel()
 	<-ended
 }
@@ -239,7 +253,7 @@ func (s *Server) log(ctx context.Context, url string) (*log, error) {
 	if len(s.logs) >= maxKept {
 		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("agent: it has %d logs open; start another agent", maxKept))
 	}
-	l = &log{url: url, st: st}
+	l = &log{url: url, st: st, feed: push.NewFeed(), token: rand.Text()}
 	s.logs[url] = l
 	return l, nil
 }
@@ -249,7 +263,9 @@ func (l *log) began(w *fencepost.Session) (ended func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leads = w
+	end := l.feed.Begin(w.Epoch(), func() error { return w.Check(0) })
 	return func() {
+		end()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.leads == w {
@@ -266,14 +282,14 @@ func (l *log) session() (w *fencepost.Session, own bool) {
 }
 
 // open returns a reader of the log.
-func (l *log) open(ctx context.Context) (*reader.Reader, error) {
+func (s *Server) open(ctx context.Context, l *log) (*reader.Reader, error) {
 	l.mu.Lock()
 	r := l.reader
 	l.mu.Unlock()
 	if r != nil {
 		return r, nil
 	}
-	r, err := reader.Open(ctx, l.st, nil)
+	r, err := reader.Open(ctx, l.st, &reader.Options{Push: l.push(s.opts.Clock)})
 	if err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()

@@ -1421,6 +1421,264 @@ func (x *FilesResponse) GetMeta() map[string]string {
 	return nil
 }
 
+type CommitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the first one.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*CommitRequest_File
+	//	*CommitRequest_Commit
+	Message       isCommitRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommitRequest) Reset() {
+	*x = CommitRequest{}
+	mi := &file_agent_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommitRequest) ProtoMessage() {}
+
+func (x *CommitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
+func (*CommitRequest) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CommitRequest) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *CommitRequest) GetMessage() isCommitRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *CommitRequest) GetFile() *Chunk {
+	if x != nil {
+		if x, ok := x.Message.(*CommitRequest_File); ok {
+			return x.File
+		}
+	}
+	return nil
+}
+
+func (x *CommitRequest) GetCommit() *Commit {
+	if x != nil {
+		if x, ok := x.Message.(*CommitRequest_Commit); ok {
+			return x.Commit
+		}
+	}
+	return nil
+}
+
+type isCommitRequest_Message interface {
+	isCommitRequest_Message()
+}
+
+type CommitRequest_File struct {
+	File *Chunk `protobuf:"bytes,2,opt,name=file,proto3,oneof"`
+}
+
+type CommitRequest_Commit struct {
+	Commit *Commit `protobuf:"bytes,3,opt,name=commit,proto3,oneof"`
+}
+
+func (*CommitRequest_File) isCommitRequest_Message() {}
+
+func (*CommitRequest_Commit) isCommitRequest_Message() {}
+
+type CommitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The log had this cursor already, and nothing was done.
+	Already       bool   `protobuf:"varint,1,opt,name=already,proto3" json:"already,omitempty"`
+	End           uint64 `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`
+	Epoch         uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommitResponse) Reset() {
+	*x = CommitResponse{}
+	mi := &file_agent_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommitResponse) ProtoMessage() {}
+
+func (x *CommitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
+func (*CommitResponse) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CommitResponse) GetAlready() bool {
+	if x != nil {
+		return x.Already
+	}
+	return false
+}
+
+func (x *CommitResponse) GetEnd() uint64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *CommitResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+type TailRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// Of the first object.
+	Epoch         uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Seq           uint64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailRequest) Reset() {
+	*x = TailRequest{}
+	mi := &file_agent_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailRequest) ProtoMessage() {}
+
+func (x *TailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
+func (*TailRequest) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *TailRequest) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *TailRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *TailRequest) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// A message without an object says that no more is acknowledged.
+type TailResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Object        []byte                 `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailResponse) Reset() {
+	*x = TailResponse{}
+	mi := &file_agent_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailResponse) ProtoMessage() {}
+
+func (x *TailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailResponse.ProtoReflect.Descriptor instead.
+func (*TailResponse) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *TailResponse) GetObject() []byte {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
 var File_agent_proto protoreflect.FileDescriptor
 
 const file_agent_proto_rawDesc = "" +
@@ -1533,7 +1791,22 @@ const file_agent_proto_rawDesc = "" +
 	"\x04meta\x18\x05 \x03(\v2+.fencepost.agent.v1.FilesResponse.MetaEntryR\x04meta\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\xe0\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x01\n" +
+	"\rCommitRequest\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12/\n" +
+	"\x04file\x18\x02 \x01(\v2\x19.fencepost.agent.v1.ChunkH\x00R\x04file\x124\n" +
+	"\x06commit\x18\x03 \x01(\v2\x1a.fencepost.agent.v1.CommitH\x00R\x06commitB\t\n" +
+	"\amessage\"R\n" +
+	"\x0eCommitResponse\x12\x18\n" +
+	"\aalready\x18\x01 \x01(\bR\aalready\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\x04R\x03end\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"G\n" +
+	"\vTailRequest\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\"&\n" +
+	"\fTailResponse\x12\x16\n" +
+	"\x06object\x18\x01 \x01(\fR\x06object2\x80\a\n" +
 	"\x05Agent\x12M\n" +
 	"\x04Lead\x12\x1f.fencepost.agent.v1.LeadRequest\x1a .fencepost.agent.v1.LeadResponse(\x010\x01\x12O\n" +
 	"\x06Append\x12!.fencepost.agent.v1.AppendRequest\x1a\".fencepost.agent.v1.AppendResponse\x12K\n" +
@@ -1543,7 +1816,9 @@ const file_agent_proto_rawDesc = "" +
 	"\bRegister\x12#.fencepost.agent.v1.RegisterRequest\x1a$.fencepost.agent.v1.RegisterResponse\x12O\n" +
 	"\x06Status\x12!.fencepost.agent.v1.StatusRequest\x1a\".fencepost.agent.v1.StatusResponse\x12L\n" +
 	"\x05Check\x12 .fencepost.agent.v1.CheckRequest\x1a!.fencepost.agent.v1.CheckResponse\x12N\n" +
-	"\x05Files\x12 .fencepost.agent.v1.FilesRequest\x1a!.fencepost.agent.v1.FilesResponse0\x01B2Z0github.com/fencepost/fencepost/ext/agent/agentpbb\x06proto3"
+	"\x05Files\x12 .fencepost.agent.v1.FilesRequest\x1a!.fencepost.agent.v1.FilesResponse0\x01\x12Q\n" +
+	"\x06Commit\x12!.fencepost.agent.v1.CommitRequest\x1a\".fencepost.agent.v1.CommitResponse(\x01\x12K\n" +
+	"\x04Tail\x12\x1f.fencepost.agent.v1.TailRequest\x1a .fencepost.agent.v1.TailResponse0\x01B2Z0github.com/fencepost/fencepost/ext/agent/agentpbb\x06proto3"
 
 var (
 	file_agent_proto_rawDescOnce sync.Once
@@ -1557,7 +1832,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_agent_proto_goTypes = []any{
 	(*LeadRequest)(nil),      // 0: fencepost.agent.v1.LeadRequest
 	(*Open)(nil),             // 1: fencepost.agent.v1.Open
@@ -1580,40 +1855,50 @@ var file_agent_proto_goTypes = []any{
 	(*CheckResponse)(nil),    // 18: fencepost.agent.v1.CheckResponse
 	(*FilesRequest)(nil),     // 19: fencepost.agent.v1.FilesRequest
 	(*FilesResponse)(nil),    // 20: fencepost.agent.v1.FilesResponse
-	nil,                      // 21: fencepost.agent.v1.Commit.ValuesEntry
-	nil,                      // 22: fencepost.agent.v1.FilesResponse.MetaEntry
+	(*CommitRequest)(nil),    // 21: fencepost.agent.v1.CommitRequest
+	(*CommitResponse)(nil),   // 22: fencepost.agent.v1.CommitResponse
+	(*TailRequest)(nil),      // 23: fencepost.agent.v1.TailRequest
+	(*TailResponse)(nil),     // 24: fencepost.agent.v1.TailResponse
+	nil,                      // 25: fencepost.agent.v1.Commit.ValuesEntry
+	nil,                      // 26: fencepost.agent.v1.FilesResponse.MetaEntry
 }
 var file_agent_proto_depIdxs = []int32{
 	1,  // 0: fencepost.agent.v1.LeadRequest.open:type_name -> fencepost.agent.v1.Open
 	2,  // 1: fencepost.agent.v1.LeadRequest.append:type_name -> fencepost.agent.v1.Append
 	3,  // 2: fencepost.agent.v1.LeadRequest.file:type_name -> fencepost.agent.v1.Chunk
 	4,  // 3: fencepost.agent.v1.LeadRequest.commit:type_name -> fencepost.agent.v1.Commit
-	21, // 4: fencepost.agent.v1.Commit.values:type_name -> fencepost.agent.v1.Commit.ValuesEntry
+	25, // 4: fencepost.agent.v1.Commit.values:type_name -> fencepost.agent.v1.Commit.ValuesEntry
 	10, // 5: fencepost.agent.v1.ReadResponse.records:type_name -> fencepost.agent.v1.Record
-	22, // 6: fencepost.agent.v1.FilesResponse.meta:type_name -> fencepost.agent.v1.FilesResponse.MetaEntry
-	0,  // 7: fencepost.agent.v1.Agent.Lead:input_type -> fencepost.agent.v1.LeadRequest
-	6,  // 8: fencepost.agent.v1.Agent.Append:input_type -> fencepost.agent.v1.AppendRequest
-	8,  // 9: fencepost.agent.v1.Agent.Read:input_type -> fencepost.agent.v1.ReadRequest
-	8,  // 10: fencepost.agent.v1.Agent.Follow:input_type -> fencepost.agent.v1.ReadRequest
-	11, // 11: fencepost.agent.v1.Agent.Consumer:input_type -> fencepost.agent.v1.ConsumerRequest
-	13, // 12: fencepost.agent.v1.Agent.Register:input_type -> fencepost.agent.v1.RegisterRequest
-	15, // 13: fencepost.agent.v1.Agent.Status:input_type -> fencepost.agent.v1.StatusRequest
-	17, // 14: fencepost.agent.v1.Agent.Check:input_type -> fencepost.agent.v1.CheckRequest
-	19, // 15: fencepost.agent.v1.Agent.Files:input_type -> fencepost.agent.v1.FilesRequest
-	5,  // 16: fencepost.agent.v1.Agent.Lead:output_type -> fencepost.agent.v1.LeadResponse
-	7,  // 17: fencepost.agent.v1.Agent.Append:output_type -> fencepost.agent.v1.AppendResponse
-	9,  // 18: fencepost.agent.v1.Agent.Read:output_type -> fencepost.agent.v1.ReadResponse
-	9,  // 19: fencepost.agent.v1.Agent.Follow:output_type -> fencepost.agent.v1.ReadResponse
-	12, // 20: fencepost.agent.v1.Agent.Consumer:output_type -> fencepost.agent.v1.ConsumerResponse
-	14, // 21: fencepost.agent.v1.Agent.Register:output_type -> fencepost.agent.v1.RegisterResponse
-	16, // 22: fencepost.agent.v1.Agent.Status:output_type -> fencepost.agent.v1.StatusResponse
-	18, // 23: fencepost.agent.v1.Agent.Check:output_type -> fencepost.agent.v1.CheckResponse
-	20, // 24: fencepost.agent.v1.Agent.Files:output_type -> fencepost.agent.v1.FilesResponse
-	16, // [16:25] is the sub-list for method output_type
-	7,  // [7:16] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	26, // 6: fencepost.agent.v1.FilesResponse.meta:type_name -> fencepost.agent.v1.FilesResponse.MetaEntry
+	3,  // 7: fencepost.agent.v1.CommitRequest.file:type_name -> fencepost.agent.v1.Chunk
+	4,  // 8: fencepost.agent.v1.CommitRequest.commit:type_name -> fencepost.agent.v1.Commit
+	0,  // 9: fencepost.agent.v1.Agent.Lead:input_type -> fencepost.agent.v1.LeadRequest
+	6,  // 10: fencepost.agent.v1.Agent.Append:input_type -> fencepost.agent.v1.AppendRequest
+	8,  // 11: fencepost.agent.v1.Agent.Read:input_type -> fencepost.agent.v1.ReadRequest
+	8,  // 12: fencepost.agent.v1.Agent.Follow:input_type -> fencepost.agent.v1.ReadRequest
+	11, // 13: fencepost.agent.v1.Agent.Consumer:input_type -> fencepost.agent.v1.ConsumerRequest
+	13, // 14: fencepost.agent.v1.Agent.Register:input_type -> fencepost.agent.v1.RegisterRequest
+	15, // 15: fencepost.agent.v1.Agent.Status:input_type -> fencepost.agent.v1.StatusRequest
+	17, // 16: fencepost.agent.v1.Agent.Check:input_type -> fencepost.agent.v1.CheckRequest
+	19, // 17: fencepost.agent.v1.Agent.Files:input_type -> fencepost.agent.v1.FilesRequest
+	21, // 18: fencepost.agent.v1.Agent.Commit:input_type -> fencepost.agent.v1.CommitRequest
+	23, // 19: fencepost.agent.v1.Agent.Tail:input_type -> fencepost.agent.v1.TailRequest
+	5,  // 20: fencepost.agent.v1.Agent.Lead:output_type -> fencepost.agent.v1.LeadResponse
+	7,  // 21: fencepost.agent.v1.Agent.Append:output_type -> fencepost.agent.v1.AppendResponse
+	9,  // 22: fencepost.agent.v1.Agent.Read:output_type -> fencepost.agent.v1.ReadResponse
+	9,  // 23: fencepost.agent.v1.Agent.Follow:output_type -> fencepost.agent.v1.ReadResponse
+	12, // 24: fencepost.agent.v1.Agent.Consumer:output_type -> fencepost.agent.v1.ConsumerResponse
+	14, // 25: fencepost.agent.v1.Agent.Register:output_type -> fencepost.agent.v1.RegisterResponse
+	16, // 26: fencepost.agent.v1.Agent.Status:output_type -> fencepost.agent.v1.StatusResponse
+	18, // 27: fencepost.agent.v1.Agent.Check:output_type -> fencepost.agent.v1.CheckResponse
+	20, // 28: fencepost.agent.v1.Agent.Files:output_type -> fencepost.agent.v1.FilesResponse
+	22, // 29: fencepost.agent.v1.Agent.Commit:output_type -> fencepost.agent.v1.CommitResponse
+	24, // 30: fencepost.agent.v1.Agent.Tail:output_type -> fencepost.agent.v1.TailResponse
+	20, // [20:31] is the sub-list for method output_type
+	9,  // [9:20] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_agent_proto_init() }
@@ -1637,13 +1922,17 @@ func file_agent_proto_init() {
 	file_agent_proto_msgTypes[12].OneofWrappers = []any{}
 	file_agent_proto_msgTypes[13].OneofWrappers = []any{}
 	file_agent_proto_msgTypes[14].OneofWrappers = []any{}
+	file_agent_proto_msgTypes[21].OneofWrappers = []any{
+		(*CommitRequest_File)(nil),
+		(*CommitRequest_Commit)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fencepost/fencepost/ext/agent/push"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 )
@@ -23,6 +24,15 @@ func (k *Kit) Reader(ctx context.Context, url string) (*reader.Reader, error) {
 		return nil, err
 	}
 	return reader.Open(ctx, st, &reader.Options{Hooks: k.Gauges.reader(reader.Hooks{})})
+}
+
+// Follower opens a reader that a leader tells of what it commits, if the leader has announced where.
+func (k *Kit) Follower(ctx context.Context, url string) (*reader.Reader, error) {
+	st, err := k.LogStore(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return reader.Open(ctx, st, &reader.Options{Hooks: k.Gauges.reader(reader.Hooks{}), Push: push.Source(st, nil)})
 }
 
 // Snapshot takes a snapshot of a version, 0 for the end of the log, without a pin if this process may not write one.

@@ -25,6 +25,7 @@ const stopTime = 30 * time.Second
 type serving struct {
 	*kit.Kit
 	listen
+	readers readers
 	lead    bool
 	streams int
 	bytes   int64
@@ -50,6 +51,11 @@ address itself. Where other machines reach it, it needs --tls-cert too.
 Without URLs, clients may name any log that this user may use. With --lead the agent leads
 these logs itself, for clients that only send Append, such as curl.
 
+With --readers ADDR:PORT it tells readers what is committed as soon as it is: cat --follow,
+and readers of the Go library that have a source. The lock of each log says where, with the
+fingerprint of a certificate and a token, which are new with each start. Who may read the
+bucket may connect there, and may do nothing else.
+
 At SIGTERM it hands over: each client is told, what it has sent is committed, and streams
 end when another process has taken over, or at once if none waits.
 
@@ -65,6 +71,7 @@ It needs the rights of a writer, and those of a consumer for positions.`,
 	fl.StringVar(&p.key, "tls-key", "", "`FILE` with its key")
 	fl.StringVar(&p.clientCA, "tls-client-ca", "", "`FILE` with the authorities of clients' certificates")
 	fl.StringArrayVar(&p.hosts, "host", nil, "a `NAME` under which clients reach it on TCP")
+	fl.StringVar(&p.readers.at, "readers", "", "`ADDR:PORT` of this machine, where readers are told what is committed")
 	kit.CountVar(fl, &p.streams, "streams", 256, "how many requests are served at once")
 	kit.BytesVar(fl, &p.bytes, "stream-bytes", "what a session may send before it is acknowledged (default 64 MiB)")
 	election := k.Election(c)
@@ -88,9 +95,13 @@ func (p *serving) run(ctx context.Context, urls []string, elect leader.Options) 
 		return err
 	}
 	elect.Hooks = p.Gauges.Leader("log", elect.Hooks)
+	says, err := p.readers.listen(ctx, &p.listen)
+	if err != nil {
+		return err
+	}
 	a, err := agent.New(&agent.Options{
 		Open: func(ctx context.Context, url string) (store.Store, error) { return p.Store(ctx, url, true) },
-		Logs: urls, Hosts: p.names(), Token: p.bearer(), Streams: p.streams, StreamBytes: p.bytes, Leader: elect, Logger: p.Log,
+		Logs: urls, Hosts: p.names(), Token: p.bearer(), Streams: p.streams, StreamBytes: p.bytes, Leader: elect, Logger: p.Log, Announce: says,
 		Writer: writer.Options{Hooks: p.Gauges.Writer(writer.Hooks{})},
 		Init:   func(url string) *manifest.InitOptions { return &manifest.InitOptions{Probe: p.Probing(url)} },
 	})
@@ -112,6 +123,7 @@ func (p *serving) run(ctx context.Context, urls []string, elect leader.Options) 
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	p.Console.Note("serving at %s", at)
+	defer p.readers.serve(a)()
 	leads, leading := errgroup.WithContext(ctx)
 	if p.lead {
 		for _, url := range urls {

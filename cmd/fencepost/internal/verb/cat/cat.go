@@ -19,7 +19,7 @@ import (
 // Command returns the verb.
 func Command(k *kit.Kit) *cobra.Command {
 	e := excerpt{from: reader.Oldest}
-	var follow, exact bool
+	var follow, poll, exact bool
 	var format string
 	who := consumer{note: func(format string, args ...any) { k.Console.Note(format, args...) }}
 	c := &cobra.Command{
@@ -27,7 +27,9 @@ func Command(k *kit.Kit) *cobra.Command {
 		Short: "print the records",
 		Long: `Cat prints the records from number N on, or from the first one, to the end of the
 log. With --follow it goes on as the log grows. If there is no log, or it has fewer
-than N records, that is an error; with --follow cat waits for it.
+than N records, that is an error; with --follow cat waits for it. If the leader says in
+its lock where it tells readers (agent --readers), cat --follow connects there, and has
+each record as soon as it is committed. With --poll it only reads the store.
 
 --since begins with the first record that is not before TIME, --to and --until end
 before record N, and before the first record that is after TIME. The time of a record
@@ -79,7 +81,11 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 					return err
 				}
 			}
-			r, err := k.Reader(cmd.Context(), args[0])
+			open := k.Reader
+			if follow && !poll {
+				open = k.Follower
+			}
+			r, err := open(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -96,13 +102,14 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 	k.ListenFlag(c)
 	e.flags(c)
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
+	c.Flags().BoolVar(&poll, "poll", false, "connect to no leader")
 	c.Flags().StringVar(&format, "format", "lines", "lines, raw, frames or json")
 	kit.CompleteFlag(c, "format", slices.Sorted(maps.Keys(encoders))...)
 	c.Flags().BoolVar(&exact, "exact", false, exactHelp)
 	c.Flags().StringVar(&who.name, "consumer", "", "begin at the position of that name, and keep it up to date")
 	kit.EpochVar(c.Flags(), &who.epoch, "take the position over for this epoch (default for the next one)")
 	k.JSONFlag(c)
-	kit.Needs(c, "follow", "listen", "prices")
+	kit.Needs(c, "follow", "listen", "prices", "poll")
 	kit.Needs(c, "consumer", "epoch")
 	kit.Excludes(c, "from", "since")
 	kit.Excludes(c, "to", "until")
