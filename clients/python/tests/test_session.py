@@ -309,6 +309,30 @@ def test_follow(url: str) -> None:
     assert got == [b"a", b"b"]
 
 
+def test_tail(url: str) -> None:
+    records = fencepost.tail(url)  # of a log that is not there yet
+    with fencepost.lead(url) as session:
+        session.append(["a", "b"]).result(60)
+        later = fencepost.tail(url)
+        session.append("c").result(60)
+        assert next(later).value == b"c"
+        assert next(records).offset == 0
+
+    async def first() -> int:
+        async for record in fencepost.aio.tail(url):
+            return record.offset
+        return -1
+
+    async def one() -> int:
+        task = asyncio.create_task(first())
+        async with fencepost.aio.lead(url) as session:
+            while not task.done():  # it has not seen the end yet
+                await (await session.append("d"))
+        return await task
+
+    assert asyncio.run(one()) >= 3
+
+
 def test_read_of_nothing(url: str) -> None:
     with pytest.raises(fencepost.Error):
         values(url)

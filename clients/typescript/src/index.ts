@@ -9,5 +9,5 @@
 
 export type { Log } from "./child.js";
 export { Fenced, FencepostError, NotCommitted, SessionEnded, UnknownOutcome } from "./errors.js";
-export { follow, read, type FollowOptions, type LogRecord, type ReadOptions } from "./read.js";
+export { follow, read, tail, type FollowOptions, type LogRecord, type ReadOptions } from "./read.js";
 export { lead, type AppendOptions, type CommitOptions, type Data, type LeadOptions, type Session } from "./session.js";

@@ -37,6 +37,17 @@ export function follow(url: string, options: FollowOptions = {}): AsyncGenerator
   return cat(url, options, ["--follow", ...(options.consumer === undefined ? [] : ["--consumer", options.consumer])]);
 }
 
+/** Yields each record that comes from the first step of the loop on, as `follow` does. */
+export async function* tail(url: string, options: Omit<ReadOptions, "from"> = {}): AsyncGenerator<LogRecord, void, undefined> {
+  const child = new Child(["status", "--json", "--", url], options.log ?? standardLog);
+  let said = "";
+  for await (const part of child.process.stdout.setEncoding("utf8")) said += part;
+  const why = await child.over;
+  const none = child.process.exitCode === 66; // there is no log yet
+  if (why && !none) throw new FencepostError(why);
+  yield* follow(url, { ...options, from: none ? 0 : JSON.parse(said).end });
+}
+
 async function* cat(url: string, options: ReadOptions, more: string[]): AsyncGenerator<LogRecord, void, undefined> {
   const { from, signal, log = standardLog } = options;
   signal?.throwIfAborted();

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 
-import { Fenced, FencepostError, follow, lead, NotCommitted, SessionEnded, UnknownOutcome, type Data, type Session } from "../src/index.js";
+import { Fenced, FencepostError, follow, lead, NotCommitted, SessionEnded, tail, UnknownOutcome, type Data, type Session } from "../src/index.js";
 import { children, directory, kill, place, start, values } from "./tools.js";
 
 const awkward: Data[] = ["", new Uint8Array(), "a\n", 'quote " and \\', "\x00\x1f", "\u2028\ufffd😀", Uint8Array.of(0xff, 0), "ä".repeat(10_000)];
@@ -232,6 +232,21 @@ test("follow", async (t) => {
     if (got.length === 3) break;
   }
   assert.deepEqual(got, ["0 a", "1 b", "2 c"]);
+});
+
+test("tail", async (t) => {
+  const url = await place(t);
+  await using session = await lead(url);
+  session.append(["a", "b"]);
+  await session.flush();
+  const records = tail(url);
+  const first = records.next(); // it has seen the end of the log when the first record comes
+  let n = 0;
+  const more = setInterval(() => session.append(`c${n++}`), 100);
+  const got = await first;
+  clearInterval(more);
+  assert(got.value && got.value.offset >= 2, String(got.value?.offset));
+  await records.return();
 });
 
 test("a signal ends follow", async (t) => {

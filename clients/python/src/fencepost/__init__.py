@@ -11,7 +11,7 @@ and speaks JSON with it.
 """
 
 from ._errors import Error, Fenced, NotCommitted, SessionEnded, UnknownOutcome
-from ._read import Record, follow, read
+from ._read import Record, follow, read, tail
 from ._session import Future, Session, lead
 
-__all__ = ["Error", "Fenced", "Future", "NotCommitted", "Record", "Session", "SessionEnded", "UnknownOutcome", "follow", "lead", "read"]
+__all__ = ["Error", "Fenced", "Future", "NotCommitted", "Record", "Session", "SessionEnded", "UnknownOutcome", "follow", "lead", "read", "tail"]

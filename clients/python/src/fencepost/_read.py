@@ -27,10 +27,32 @@ def read(url: str, start: int | None = None) -> Iterator[Record]:
 def follow(url: str, start: int | None = None, *, consumer: str | None = None) -> Iterator[Record]:
     """Yield the records, and then each new one as it comes. Close the iterator to end it.
 
+    A leader that tells readers (``fencepost agent --readers``) tells this one as soon as a record is in the history.
+
     With consumer it begins at the position of that name, and notes it once a second: a record may come again after a
     crash, and up to 64 KiB of records that this program has not handled yet may count as handled.
     """
     return cat(url, start, following(consumer))
+
+
+def tail(url: str) -> Iterator[Record]:
+    """Yield each record that comes after this call, as follow does."""
+    return follow(url, end(url))
+
+
+def end(url: str) -> int:
+    """Return how many records the log has: 0 if there is none."""
+    child = Child(["status", "--json", "--", url])
+    assert child.stdout
+    said = child.stdout.read()
+    status, why = child.wait()
+    child.close_input()
+    if status not in (0, _NO_LOG):
+        raise Error(why or f"the child has ended with status {status}")
+    return 0 if status else int(json.loads(said)["end"])
+
+
+_NO_LOG = 66
 
 
 def following(consumer: str | None) -> list[str]:

@@ -7,7 +7,8 @@
 
 import asyncio
 import collections
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -112,7 +113,7 @@ class lead:  # noqa: N801 # it reads as the function that it is beside
         await asyncio.to_thread(self._session.close, wait=error is None)
 
 
-async def _cat(url: str, start: int | None, more: list[str]) -> AsyncIterator[_read.Record]:
+async def _cat(url: str, start: int | None, more: list[str]) -> AsyncGenerator[_read.Record, None]:
     children: list[Child] = []
     records = _read.cat(url, start, more, children.append)
     step: asyncio.Future[_read.Record | None] | None = None
@@ -144,4 +145,12 @@ def follow(url: str, start: int | None = None, *, consumer: str | None = None) -
     return _cat(url, start, _read.following(consumer))
 
 
-__all__ = ["Session", "follow", "lead", "read"]
+async def tail(url: str) -> AsyncGenerator[_read.Record, None]:
+    """Yield each record that comes from the first step of the iteration on."""
+    first = await asyncio.to_thread(_read.end, url)
+    async with contextlib.aclosing(_cat(url, first, _read.following(None))) as records:
+        async for record in records:
+            yield record
+
+
+__all__ = ["Session", "follow", "lead", "read", "tail"]
