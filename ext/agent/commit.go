@@ -40,7 +40,7 @@ func (s *Server) commit(ctx context.Context, in *connect.ClientStream[agentpb.Co
 			if c.file != nil {
 				return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("agent: the last file is not complete; its last part must say so"))
 			}
-			a, err := l.commit(ctx, w, c.files, m.Commit)
+			a, err := l.commit(ctx, w, m.Commit, func() ([]manifest.File, error) { return s.toAdd(ctx, l, w, c.files, m.Commit) })
 			if err != nil {
 				return nil, status(err)
 			}
@@ -53,22 +53,37 @@ func (s *Server) commit(ctx context.Context, in *connect.ClientStream[agentpb.Co
 	return nil, connect.NewError(connect.CodeInvalidArgument, errors.Join(errors.New(`agent: "commit" is missing, so nothing was done`), in.Err()))
 }
 
+// toAdd returns the files of a commit: those that were sent, and those that the agent reads itself.
+func (s *Server) toAdd(ctx context.Context, l *log, w *fencepost.Session, sent []manifest.File, m *agentpb.Commit) ([]manifest.File, error) {
+	for i := range sent {
+		sent[i].Meta = m.GetValues()
+		if i < len(m.GetRows()) {
+			sent[i].Records = m.GetRows()[i]
+		}
+	}
+	for _, path := range m.GetPaths() {
+		if s.opts.Upload == nil {
+			return nil, fmt.Errorf("%w: this agent reads no files of its machine; send them", session.ErrInvalid)
+		}
+		f, err := s.opts.Upload(ctx, l.st, w.Writer, path, m.GetValues())
+		if err != nil {
+			return nil, err
+		}
+		sent = append(sent, f)
+	}
+	return sent, nil
+}
+
 // commit commits files once for each cursor.
 //
 // guard:agent-commit-once. A commit with the cursor that the log has already does nothing.
 //
 //mutant:replace bytes.Equal(l.cursor, m.Cursor) => false
-func (l *log) commit(ctx context.Context, w *fencepost.Session, files []manifest.File, m *agentpb.Commit) (*agentpb.CommitResponse, error) {
+func (l *log) commit(ctx context.Context, w *fencepost.Session, m *agentpb.Commit, files func() ([]manifest.File, error)) (*agentpb.CommitResponse, error) {
 	l.commits.Lock()
 	defer l.commits.Unlock()
 	a := &agentpb.CommitResponse{Epoch: uint64(w.Epoch())}
-	edit, opts := manifest.Edit{Add: files, Remove: m.GetRemove()}, []writer.AppendOption{}
-	for i := range edit.Add {
-		edit.Add[i].Meta = m.GetValues()
-		if i < len(m.GetRows()) {
-			edit.Add[i].Records = m.GetRows()[i]
-		}
-	}
+	var opts []writer.AppendOption
 	if m.Cursor != nil {
 		if bytes.Equal(l.cursor, m.Cursor) {
 			a.Already = true
@@ -80,7 +95,11 @@ func (l *log) commit(ctx context.Context, w *fencepost.Session, files []manifest
 		}
 		opts = append(opts, writer.Cursor(m.Cursor))
 	}
-	f, err := w.CommitFilesAsync(ctx, edit, opts...)
+	add, err := files()
+	if err != nil {
+		return nil, err
+	}
+	f, err := w.CommitFilesAsync(ctx, manifest.Edit{Add: add, Remove: m.GetRemove()}, opts...)
 	if err != nil {
 		return nil, err
 	}

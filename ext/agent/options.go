@@ -48,6 +48,9 @@ type Options struct {
 	Announce push.Announcement
 	// Readers is how many readers are told at once, default 4096.
 	Readers int
+	// Upload makes a Parquet file of this machine one of the table, which the writer has not committed yet, for Commit. Set it
+	// only where all who may connect may read what this process may. nil: Commit takes no paths.
+	Upload func(ctx context.Context, st store.Store, w *writer.Writer, path string, values map[string]string) (manifest.File, error)
 	// Clock is the machine's by default.
 	Clock clock.Clock
 	// Logger is silent by default.

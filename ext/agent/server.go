@@ -81,6 +81,7 @@ func New(o *Options) (*Server, error) {
 	mux.Handle(at("Status"), connect.NewUnaryHandlerSimple(at("Status"), s.status, limits))
 	mux.Handle(at("Commit"), connect.NewClientStreamHandler(at("Commit"), s.commit, limits))
 	mux.Handle(at("Tail"), connect.NewServerStreamHandlerSimple(at("Tail"), s.tail, limits))
+	mux.HandleFunc("/lines", s.lines)
 	mux.Handle(at("Check"), connect.NewUnaryHandlerSimple(at("Check"), s.check, limits))
 	mux.Handle(at("Files"), connect.NewServerStreamHandlerSimple(at("Files"), s.files, limits))
 	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(Service), limits))

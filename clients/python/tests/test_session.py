@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -102,7 +102,7 @@ def test_busy(url: str) -> None:
 def test_child_killed(url: str) -> None:
     session = fencepost.lead(url, validity="1s")
     session.append("a", cursor="1").result(60)
-    session._child.process.kill()
+    session._child.kill()
     future = None
     with pytest.raises((fencepost.UnknownOutcome, fencepost.SessionEnded)):
         while True:
@@ -331,6 +331,38 @@ def test_tail(url: str) -> None:
         return await task
 
     assert asyncio.run(one()) >= 3
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[str]:
+    path = tmp_path / "own" / "agent.sock"
+    with subprocess.Popen([program(), "agent", "--listen", f"unix:{path}"], stderr=subprocess.PIPE) as process:
+        assert process.stderr
+        while b"serving at" not in process.stderr.readline():
+            pass
+        drain = threading.Thread(target=process.stderr.read)
+        drain.start()
+        yield str(path)
+        process.terminate()
+        drain.join()
+
+
+def test_agent(url: str, agent: str) -> None:
+    with fencepost.lead(url, agent=agent) as session:
+        futures = [session.append(r, cursor=str(n)) for n, r in enumerate(AWKWARD)]
+        session.flush()
+        assert [f.result(60) for f in futures] == list(range(len(AWKWARD)))
+        with pytest.raises(fencepost.SessionEnded) as busy:
+            fencepost.lead(url, agent=agent, wait=False)
+        assert busy.value.code == "busy"
+    with fencepost.lead(url, agent=agent) as session:
+        assert session.cursor == str(len(AWKWARD) - 1) and session.end == len(AWKWARD) and session.epoch == 2
+        session.append("the last one")  # the end of the input commits it
+    assert values(url) == [*map(as_bytes, AWKWARD), b"the last one"]
+    with pytest.raises(fencepost.Error, match="no agent answers"):
+        fencepost.lead(url, agent=agent + "x")
+    with pytest.raises(fencepost.Error, match="refuses: .*no-such-scheme"):
+        fencepost.lead("no-such-scheme://x", agent=agent)
 
 
 def test_read_of_nothing(url: str) -> None:

@@ -360,7 +360,9 @@ type Commit struct {
 	Remove []string               `protobuf:"bytes,2,rep,name=remove,proto3" json:"remove,omitempty"`
 	Cursor []byte                 `protobuf:"bytes,3,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
 	// Of each file that was sent, in their order; 0 or missing: not counted.
-	Rows          []uint64 `protobuf:"varint,4,rep,packed,name=rows,proto3" json:"rows,omitempty"`
+	Rows []uint64 `protobuf:"varint,4,rep,packed,name=rows,proto3" json:"rows,omitempty"`
+	// Of the method Commit over a unix socket: Parquet files of the agent's machine, which it reads itself and checks.
+	Paths         []string `protobuf:"bytes,5,rep,name=paths,proto3" json:"paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -419,6 +421,13 @@ func (x *Commit) GetCursor() []byte {
 func (x *Commit) GetRows() []uint64 {
 	if x != nil {
 		return x.Rows
+	}
+	return nil
+}
+
+func (x *Commit) GetPaths() []string {
+	if x != nil {
+		return x.Paths
 	}
 	return nil
 }
@@ -1703,12 +1712,13 @@ const file_agent_proto_rawDesc = "" +
 	"\a_cursor\"/\n" +
 	"\x05Chunk\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\bR\x04last\"\xd7\x01\n" +
+	"\x04last\x18\x02 \x01(\bR\x04last\"\xed\x01\n" +
 	"\x06Commit\x12>\n" +
 	"\x06values\x18\x01 \x03(\v2&.fencepost.agent.v1.Commit.ValuesEntryR\x06values\x12\x16\n" +
 	"\x06remove\x18\x02 \x03(\tR\x06remove\x12\x1b\n" +
 	"\x06cursor\x18\x03 \x01(\fH\x00R\x06cursor\x88\x01\x01\x12\x12\n" +
-	"\x04rows\x18\x04 \x03(\x04R\x04rows\x1a9\n" +
+	"\x04rows\x18\x04 \x03(\x04R\x04rows\x12\x14\n" +
+	"\x05paths\x18\x05 \x03(\tR\x05paths\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +

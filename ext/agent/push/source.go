@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -68,7 +69,8 @@ func (s *source) yield(ctx context.Context, at fence.Position, yield func([]byte
 	s.pause = min(max(2*s.pause, again), seldom)
 	pause := s.pause
 	s.mu.Unlock()
-	_ = clock.Sleep(ctx, s.clock, pause)
+	// After a change of leaders many readers try at once.
+	_ = clock.Sleep(ctx, s.clock, pause/2+rand.N(pause))
 }
 
 // waits sets the last pause.

@@ -44,6 +44,10 @@ class Child:
                 self.said.append(text)
                 log.info("%s", text)
 
+    def kill(self) -> None:
+        """End the child at once."""
+        self.process.kill()
+
     def close_input(self) -> None:
         """Tell the child that there is no more."""
         if self.stdin:
@@ -51,6 +55,10 @@ class Child:
                 self.stdin.close()
             except OSError:
                 pass  # it has ended before it has read everything
+
+    def leave(self) -> None:
+        """Leave the child to the parent of this process, which has forked."""
+        self.close_input()
 
     def wait(self) -> tuple[int, str]:
         """Wait for the end, and return the status and what the child has said last."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ._agent import Agent
 from ._child import Child, log
 from ._errors import Error, NotCommitted, SessionEnded, UnknownOutcome, ended
 
@@ -69,7 +70,7 @@ class Future:
 class Session:
     """One term. Methods may be called by several threads; appends by one thread keep their order."""
 
-    def __init__(self, args: list[str], every: float) -> None:
+    def __init__(self, child: Child | Agent, every: float) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)  # acks, the end, room
         self._out: list[bytes] = []
@@ -91,7 +92,7 @@ class Session:
         self.cursor: Data = ""
         #: How many records the log has, as far as this session knows.
         self.end = 0
-        self._child = Child(args)
+        self._child = child
         self._threads = [threading.Thread(target=f, name="fencepost", daemon=True) for f in (self._write, self._read)]
         for t in self._threads:
             t.start()
@@ -217,7 +218,7 @@ class Session:
         self._threads, self._temporary, self._listeners = [], [], []
         self._unknown = self._sent - self._acked
         self._over = ended("gone", "this is a child of os.fork, and the session is its parent's; lead again here")
-        self._child.close_input()  # or it would not end with the parent
+        self._child.leave()  # or it would not end with the parent
 
     # What the threads do.
 
@@ -280,7 +281,7 @@ class Session:
                 self._event(json.loads(line))
         except Exception as e:
             why = ended("died", f"the child speaks another language: {e!r}")
-            self._child.process.kill()
+            self._child.kill()
         status, said = self._child.wait()
         with self._changed:
             if not self._over:
@@ -351,22 +352,45 @@ if hasattr(os, "register_at_fork"):
 
 
 def lead(
-    url: str, *, promise: float = 10.0, stall: float | None = None, wait: bool = True, validity: str | None = None, epoch: int | None = None
+    url: str,
+    *,
+    promise: float = 10.0,
+    stall: float | None = None,
+    wait: bool = True,
+    validity: str | None = None,
+    epoch: int | None = None,
+    agent: str | None = None,
 ) -> Session:
     """Wait until this process leads the log at url, and return the session.
 
     A process that is frozen for longer than promise seconds loses the term. With stall, the program itself must append or
     call progress so often: then a program that hangs loses the term too. wait=False raises SessionEnded with the code
     busy if another process leads. epoch is that of fencepost exec: int(os.environ["FENCEPOST_EPOCH"]).
+
+    With agent, the path of the unix socket of a ``fencepost agent``, that process leads for this one, instead of a child.
     """
-    return candidate(url, promise=promise, stall=stall, wait=wait, validity=validity, epoch=epoch)._begin()
+    return candidate(url, promise=promise, stall=stall, wait=wait, validity=validity, epoch=epoch, agent=agent)._begin()
 
 
-def candidate(url: str, *, promise: float = 10.0, stall: float | None = None, wait: bool = True, validity: str | None = None, epoch: int | None = None) -> Session:
+def candidate(
+    url: str,
+    *,
+    promise: float = 10.0,
+    stall: float | None = None,
+    wait: bool = True,
+    validity: str | None = None,
+    epoch: int | None = None,
+    agent: str | None = None,
+) -> Session:
     """Return the session of lead, whose term has not begun."""
     seconds = stall or promise
     if seconds < 1:
         raise ValueError(f"promise and stall must be at least 1 second, not {seconds}")
+    every = 0.0 if stall else seconds / 3
+    if agent is not None:
+        if validity or epoch is not None:
+            raise ValueError("validity and epoch are for a child; the agent has its own")
+        return Session(Agent(agent, url, seconds, wait), every)
     args = ["append", "--protocol", "json", "--promise", f"{int(seconds * 1000)}ms"]
     if epoch is not None:
         args += ["--epoch", str(epoch)]
@@ -374,5 +398,5 @@ def candidate(url: str, *, promise: float = 10.0, stall: float | None = None, wa
         args.append("--no-wait")
     if validity:
         args += ["--validity", validity]
-    return Session([*args, "--", url], 0.0 if stall else seconds / 3)
+    return Session(Child([*args, "--", url]), every)
 

@@ -103,6 +103,7 @@ func (p *serving) run(ctx context.Context, urls []string, elect leader.Options) 
 		Open: func(ctx context.Context, url string) (store.Store, error) { return p.Store(ctx, url, true) },
 		Logs: urls, Hosts: p.names(), Token: p.bearer(), Streams: p.streams, StreamBytes: p.bytes, Leader: elect, Logger: p.Log, Announce: says,
 		Writer: writer.Options{Hooks: p.Gauges.Writer(writer.Hooks{})},
+		Upload: p.upload(),
 		Init:   func(url string) *manifest.InitOptions { return &manifest.InitOptions{Probe: p.Probing(url)} },
 	})
 	if err != nil {
@@ -123,7 +124,7 @@ func (p *serving) run(ctx context.Context, urls []string, elect leader.Options) 
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	p.Console.Note("serving at %s", at)
-	defer p.readers.serve(a)()
+	defer p.readers.serve(a, p.Log)()
 	leads, leading := errgroup.WithContext(ctx)
 	if p.lead {
 		for _, url := range urls {

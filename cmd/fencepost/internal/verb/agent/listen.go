@@ -187,7 +187,7 @@ func private(dir string) error {
 	if info.Mode()&fs.ModeSymlink != 0 {
 		return kit.Usage("the directory of the socket, %s, is a link, which its owner may turn elsewhere: name the directory itself", dir)
 	}
-	if info.Mode().Perm()&0o077 != 0 || !mine(info) {
+	if info.Mode().Perm()&0o077 != 0 || !kit.Mine(info) {
 		return kit.Usage("other users may enter the directory of the socket, %s: make it one of this user with mode 0700 (chmod 700), or name one that is not there yet", dir)
 	}
 	return nil

@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"io/fs"
 	"net"
-	"os"
 	"syscall"
 )
 
@@ -24,10 +22,4 @@ func uidOf(c net.Conn) (uid int, ok bool) {
 		}
 	})
 	return uid, true
-}
-
-// mine reports whether a file belongs to this user.
-func mine(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Getuid()
 }

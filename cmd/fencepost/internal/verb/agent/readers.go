@@ -9,9 +9,14 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/ext/agent"
 	"github.com/fencepost/fencepost/ext/agent/push"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
 )
 
 // readers is where the agent tells readers of other processes.
@@ -59,11 +64,11 @@ func (r *readers) listen(ctx context.Context, agent *listen) (push.Announcement,
 }
 
 // serve tells readers until close is called.
-func (r *readers) serve(a *agent.Server) (stop func()) {
+func (r *readers) serve(a *agent.Server, log *zap.Logger) (stop func()) {
 	if r.l == nil {
 		return func() {}
 	}
-	s := &http.Server{Handler: a.Readers(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	s := &http.Server{Handler: a.Readers(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(log)}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -72,5 +77,19 @@ func (r *readers) serve(a *agent.Server) (stop func()) {
 	return func() {
 		_ = s.Close()
 		<-ended
+	}
+}
+
+// upload is what Commit does with paths: over a unix socket every client is this user.
+func (p *serving) upload() func(ctx context.Context, st store.Store, w *writer.Writer, path string, values map[string]string) (manifest.File, error) {
+	// guard:agent-paths. Only over a unix socket, where each client is the agent's own user, does the agent read files that a client
+	// names.
+	//
+	//mutant:replace p.path() == "" => false
+	if p.path() == "" {
+		return nil
+	}
+	return func(ctx context.Context, st store.Store, w *writer.Writer, path string, values map[string]string) (manifest.File, error) {
+		return kit.Uploader(st, nil)(ctx, w, path, values)
 	}
 }

@@ -40,8 +40,9 @@ func Command(k *kit.Kit) *cobra.Command {
 		Use:   "commit [--cursor C] [--wait] [--value COLUMN=VALUE] URL FILE...",
 		Short: "make Parquet files part of the log's table",
 		Long: `Commit uploads Parquet files, whatever program has written them, and adds them to the
-log's table: all of them or none, in order with the records. For that it leads. If
-another process leads, it ends with status 75, or waits with --wait. A commit that was
+log's table: all of them or none, in order with the records. For that it leads. If an
+agent of this machine and user leads (agent --lead, at a unix socket), that does it. If
+another process leads, commit ends with status 75, or waits with --wait. A commit that was
 paused, and wakes up when another process leads, is refused with status 77.
 
 With --cursor the commit is done once: the text is stored with it, and if the log has it
@@ -126,6 +127,14 @@ func (p *committing) run(ctx context.Context, url string, elect *leader.Options,
 			return err
 		}
 	}
+	if files == nil { // an agent knows no second store
+		if err := p.through(ctx, st, url); !errors.Is(err, errOther) {
+			if err != nil {
+				return err
+			}
+			return p.show()
+		}
+	}
 	p.next, p.stop = make(chan session.Message, 1), make(chan struct{})
 	o := &session.Options{NoWait: !wait, Upload: p.k.Uploader(st, files)}
 	err = session.New(p, o).Lead(ctx, st, &fencepost.Options{
@@ -147,6 +156,11 @@ func (p *committing) run(ctx context.Context, url string, elect *leader.Options,
 	if err != nil {
 		return err
 	}
+	return p.show()
+}
+
+// show prints what was done.
+func (p *committing) show() error {
 	text := "committed " + kit.Plural(p.doc.Files, "file") + "\n"
 	if !p.doc.Committed {
 		text = "nothing to commit: the log has this cursor already\n"
