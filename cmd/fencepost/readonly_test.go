@@ -21,6 +21,7 @@ func TestVerbsRefuseBackups(t *testing.T) {
 	before := must(t, "", "verify", "--copy", bk)
 	for _, args := range [][]string{
 		{"append", bk}, {"append", "--epoch", "9", bk}, {"compact", bk}, {"truncate", "--before", "1", bk}, {"init", bk}, {"exec", "--no-wait", bk, "--", "true"}, {"exec", "--group", "--partitions", "2", bk, "--", "true"},
+		{"lock", "-n", bk, "job", "--", "true"}, {"append", "--protocol", "json", bk}, {"commit", bk, parquetFile(t, 1)},
 		{"step-down", bk}, {"pin", "--name", "x", bk}, {"cat", "--consumer", "billing", bk}, {"publish", bk}, {"verify", "--repair", bk}, {"backup", bk, base + "/bk2"},
 	} {
 		if r := run(t, "c\n", args...); r.status == 0 || !strings.Contains(r.err, "this is a backup") || !strings.Contains(r.err, "fencepost restore") {
@@ -70,7 +71,7 @@ func TestPlacesWithinLogs(t *testing.T) {
 	must(t, "", "init", "--grace", "1s", log)
 	must(t, "a\n", "append", log)
 	for _, place := range []string{log + "/data", log + "/lock", log + "/tmp/x", log + "/consumer/", log + "/manifest/../data", log + "/file/_delta_log"} {
-		for _, args := range [][]string{{"init", place}, {"append", place}, {"exec", "--no-wait", place, "--", "true"}, {"probe", place}, {"gate", "set", "--epoch", "1", place, "x", "y"}, {"backup", log, place}} {
+		for _, args := range [][]string{{"init", place}, {"append", place}, {"exec", "--no-wait", place, "--", "true"}, {"lock", "-n", place, "job", "--", "true"}, {"probe", place}, {"gate", "set", "--epoch", "1", place, "x", "y"}, {"backup", log, place}} {
 			if r := run(t, "b\n", args...); r.status == 0 || !strings.Contains(r.err, "within") {
 				t.Fatalf("%v: %+v", args, r)
 			}

@@ -145,6 +145,9 @@ func (x *call) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := kit.Writable(ctx, st); err != nil {
+		return err
+	}
 	locks, err := lock.New(st, prefix, &lock.Options{Validity: x.validity})
 	if err != nil {
 		return kit.Usage("%w", err)
