@@ -39,7 +39,7 @@ type Options struct {
 	// from slot at on, each as it is in the store, as soon as it is acknowledged: they are in the reader's hands without a
 	// request. The reader keeps them. Something empty says that no more is acknowledged yet.
 	//
-	// A reader checks what is pushed as what it reads. For 5 s after each yield it does not look at the
+	// A reader checks what is pushed as what it reads. For 10 s after each yield it does not look at the
 	// tail, so a source says something every 2 s or so while it is sure to miss nothing. What is not
 	// pushed, or does not fit, the reader finds as without a source. A source ends when it may have
 	// missed something, and with ctx. Then it is called again, at most once in PollMax; at a new epoch at once.

@@ -16,7 +16,7 @@ import (
 )
 
 // vouched is how long a reader relies on a source that has said something.
-const vouched = 5 * time.Second
+const vouched = 10 * time.Second
 
 // push is one stream's use of Options.Push. A pushed object is what a GET of its slot returns, only sooner, so a stream
 // takes it where it would take that: at its own position, and nowhere else.

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/fencepost/fencepost/ext/agent"
+	"github.com/fencepost/fencepost/ext/agent/agentpb"
 )
 
 // An agent of this machine and user that leads commits for others: the same checks, the same answers, and it leads on.
@@ -65,5 +71,23 @@ func TestCommitThroughTheAgent(t *testing.T) {
 	_ = c.Wait()
 	if r := run(t, "", "commit", url, two); r.status != 0 {
 		t.Errorf("after the agent: status %d: %s", r.status, r.err)
+	}
+}
+
+// guard:agent-paths. Without this check: a client of another machine has the token for appends; it names a file of the agent's
+// machine, and reads it as a file of the table.
+func TestAgentOnTCPReadsNoFiles(t *testing.T) {
+	url, token := newLog(t, memURL(t)), writeFile(t, "one\n")
+	address, _, _ := background(t, nil, "agent", "--lead", "--listen", "127.0.0.1:0", "--token-file", token, url)
+	var err error
+	eventually(t, "the agent leads", func() bool {
+		c := connect.NewClient[agentpb.CommitRequest, agentpb.CommitResponse](http.DefaultClient, address+"/"+agent.Service+"/Commit").CallClientStream(t.Context())
+		c.RequestHeader().Set("Authorization", "Bearer one")
+		_ = c.Send(&agentpb.CommitRequest{Message: &agentpb.CommitRequest_Commit{Commit: &agentpb.Commit{Paths: []string{parquetFile(t, 1)}}}})
+		_, err = c.CloseAndReceive()
+		return connect.CodeOf(err) != connect.CodeFailedPrecondition
+	})
+	if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "reads no files of its machine") {
+		t.Error(err)
 	}
 }

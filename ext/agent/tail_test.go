@@ -138,8 +138,8 @@ func TestReadersAreTold(t *testing.T) {
 // guard:agent-reader. Without this check: whoever may read the bucket, and so the lock, appends to the log; or whoever reaches
 // the port reads it.
 //
-// guard:push-cert. Without this check: somebody takes the address over that the lock names, hears the token, and is told all
-// that the leader tells its readers, or feeds them what the log never had.
+// guard:push-cert. Without this check: somebody takes the address over that the lock names; readers send that one their
+// token, and take from it what the log never had.
 func TestReadersWithoutTheKey(t *testing.T) {
 	l := logtest.New(t, logtest.Format(), nil)
 	a := tells(t, l, &agent.Options{})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -61,7 +62,7 @@ func (w *watched) Unwrap() store.Store { return w.Store }
 
 // Put implements store.Store.
 func (w *watched) Put(ctx context.Context, key string, body []byte, o *store.PutOptions) (store.Info, error) {
-	if strings.HasPrefix(key, "data/") && o.Condition() == store.IfAbsent() {
+	if strings.HasPrefix(key, inspect.Data.Prefix()) && o.Condition() == store.IfAbsent() {
 		w.feed.put(body)
 	}
 	return w.Store.Put(ctx, key, body, o)

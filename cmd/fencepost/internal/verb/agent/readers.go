@@ -90,6 +90,6 @@ func (p *serving) upload() func(ctx context.Context, st store.Store, w *writer.W
 		return nil
 	}
 	return func(ctx context.Context, st store.Store, w *writer.Writer, path string, values map[string]string) (manifest.File, error) {
-		return kit.Uploader(st, nil)(ctx, w, path, values)
+		return p.Uploader(st, nil)(ctx, w, path, values)
 	}
 }
