@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,8 +117,8 @@ func TestAgentTCP(t *testing.T) {
 	}
 }
 
-// TestAgentTLS: all of HTTP is served over TLS, HTTP/2 too, which gRPC needs, and a certificate is read again.
-func TestAgentTLS(t *testing.T) {
+// TestAgentTLSCertificate: all of HTTP is served over TLS, HTTP/2 too, which gRPC needs, and a certificate is read again.
+func TestAgentTLSCertificate(t *testing.T) {
 	url, token, dir := newLog(t, memURL(t)), writeFile(t, "one"), t.TempDir()
 	cert, key, pool := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), x509.NewCertPool()
 	selfSigned(t, cert, key, pool)
@@ -161,7 +162,76 @@ func selfSigned(t *testing.T, certFile, keyFile string, pool *x509.CertPool) {
 	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// guard:agent-tcp. Without this check: an operator writes --listen :7400, and everybody in the network can append.
+// authorized sends a request with a token and a Host.
+func authorized(t *testing.T, c *http.Client, url, token, host string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	r.Header.Set("Authorization", "Bearer "+token)
+	a, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, string(b)
+}
+
+// certificate writes a certificate for 127.0.0.1 and its key to files, and returns a client that trusts it.
+func certificate(t *testing.T) (c *http.Client, cert, key string) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	der, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(kind string, b []byte) string {
+		return writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})))
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	c = &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	return c, block("CERTIFICATE", s.Certificate().Raw), block("PRIVATE KEY", der)
+}
+
+// overTLS starts a verb, and asks it for a path over HTTP/2 with TLS and a token that is replaced.
+func overTLS(t *testing.T, path string, known int, verb, url string) {
+	t.Helper()
+	token := writeFile(t, "one\n")
+	c, cert, key := certificate(t)
+	address, _, stop := background(t, nil, verb, "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--token-file", token, url)
+	defer stop()
+	status := func(with string) int {
+		a, body := authorized(t, c, address+path, with, "")
+		if a.ProtoMajor != 2 {
+			t.Errorf("%s: %s", a.Proto, body)
+		}
+		return a.StatusCode
+	}
+	if a, b := status("one"), status("two"); a != known || b == a {
+		t.Errorf("%d %d", a, b)
+	}
+	if err := os.WriteFile(token, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := status("one"), status("two"); b != known || b == a {
+		t.Errorf("after it was replaced: %d %d", a, b)
+	}
+}
+
+// The agent speaks HTTP/2 over TLS, which gRPC needs.
+func TestAgentTLS(t *testing.T) {
+	overTLS(t, "/none", http.StatusNotFound, "agent", newLog(t, memURL(t)))
+}
+
+// guard:listen-tcp. Without this check: an operator writes --listen :7400, and everybody in the network can append.
 //
 // guard:agent-socket. Without this check: the socket is in a directory of mode 0777; another user connects, or puts a socket
 // of its own there, and gets the records.

@@ -443,9 +443,7 @@ func TestStopDuringAppend(t *testing.T) {
 	}
 }
 
-// guard:agent-token. Without this check: whoever reaches the port appends to the log, and reads it.
-//
-// A token that is replaced counts at once.
+// A request needs the token, and one that is replaced counts at once.
 func TestToken(t *testing.T) {
 	token := "one"
 	s := serve(t, logtest.New(t, logtest.Format(), nil), &agent.Options{Token: func() (string, error) {
@@ -460,7 +458,7 @@ func TestToken(t *testing.T) {
 		{"one", "Bearer one", ""},
 		{"two", "Bearer one", "the token is wrong"},
 		{"two", "Bearer two", ""},
-		{"", "Bearer ", "cannot read its token"},
+		{"", "Bearer ", "cannot be read"},
 	} {
 		token = c.has
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/grpc.health.v1.Health/Check", strings.NewReader("{}"))
@@ -532,8 +530,7 @@ func (b bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	return next
 }
 
-// guard:agent-host. Without this check: a page on a foreign site names this machine in its DNS, and the browser sends it
-// requests as to that site.
+// A request must name a host that is served.
 func TestHost(t *testing.T) {
 	s := serve(t, logtest.New(t, logtest.Format(), nil), &agent.Options{Hosts: []string{"127.0.0.1"}})
 	for host, want := range map[string]int{"": 200, "evil.example": 421, "evil.example:80": 421} {

@@ -3,13 +3,10 @@ package agent
 import (
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +15,7 @@ import (
 	"connectrpc.com/grpcreflect"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/ext/agent/door"
 	"github.com/fencepost/fencepost/ext/agent/push"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -100,12 +98,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(code connect.Code, format string, args ...any) {
 		_ = connect.NewErrorWriter().Write(w, r, connect.NewError(code, fmt.Errorf(format, args...)))
 	}
-	if !s.knows(r.Host) {
-		http.Error(w, fmt.Sprintf("agent: the host %q is not served here; name it with --host", r.Host), http.StatusMisdirectedRequest)
-		return
-	}
-	if err := s.allowed(r); err != nil {
+	way := door.Door{Hosts: s.opts.Hosts, Token: s.opts.Token}
+	switch status, err := way.Check(r); status {
+	case 0:
+	case http.StatusUnauthorized:
 		refuse(connect.CodeUnauthenticated, "agent: %w", err)
+		return
+	default:
+		http.Error(w, "agent: "+err.Error(), status)
 		return
 	}
 	select {
@@ -165,41 +165,6 @@ func (s *Server) Stop(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// knows reports whether a Host is served.
-//
-// guard:agent-host. A request is served only if its Host was named, where names were given.
-//
-//mutant:replace len(s.opts.Hosts) == 0 => len(s.opts.Hosts) >= 0
-func (s *Server) knows(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	return len(s.opts.Hosts) == 0 || slices.ContainsFunc(s.opts.Hosts, func(known string) bool { return strings.EqualFold(known, strings.Trim(host, "[]")) })
-}
-
-// allowed checks the token.
-//
-// guard:agent-token. Where there is a token, a request without it is refused.
-//
-//mutant:replace subtle.ConstantTimeCompare([]byte(want), []byte(got)) != 1 => subtle.ConstantTimeCompare([]byte(want), []byte(got)) > 1
-func (s *Server) allowed(r *http.Request) error {
-	if s.opts.Token == nil {
-		return nil
-	}
-	want, err := s.opts.Token()
-	if err != nil || want == "" {
-		return errors.Join(errors.New("the agent cannot read its token, so nobody is served; repair the file"), err)
-	}
-	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		return errors.New("the header Authorization is missing; send Bearer and the token of the agent's file")
-	}
-	if subtle.ConstantTimeCompare([]byte(want), []byte(got)) != 1 {
-		return errors.New("the token is wrong; read it again, since it may have been replaced")
-	}
-	return nil
 }
 
 // patient is a response that a client must read within a time.

@@ -138,15 +138,20 @@ func (k *Kit) Listen(addr string, h http.Handler, at func(net.Addr)) (stop func(
 	if err != nil {
 		return nil, Usage("--listen %s: %v; write an address of this machine, such as :9464 or 127.0.0.1:9464", addr, err)
 	}
+	at(l.Addr())
+	return k.Serve(netutil.LimitListener(l, MaxConnections), h), nil
+}
+
+// Serve serves h at l until stop is called.
+func (k *Kit) Serve(l net.Listener, h http.Handler) (stop func()) {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: RequestTime, WriteTimeout: answerTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := s.Serve(netutil.LimitListener(l, MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			k.Console.Note("no longer serving at %v: %v", l.Addr(), err)
 		}
 	}()
-	at(l.Addr())
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -154,7 +159,7 @@ func (k *Kit) Listen(addr string, h http.Handler, at func(net.Addr)) (stop func(
 			_ = s.Close()
 		}
 		<-done
-	}, nil
+	}
 }
 
 // patience is how long the store may be away until the process is not ready.

@@ -64,19 +64,14 @@ It needs the rights of a writer, and those of a consumer for positions.`,
 		Args:    kit.WantArgs(0, 1000),
 	}
 	fl := c.Flags()
-	fl.StringVar(&p.addr, "listen", "", "unix:PATH or ADDR:PORT (default unix:DIR/agent.sock in this user's own directory)")
+	fl.StringVar(&p.Addr, "listen", "", "unix:PATH or ADDR:PORT (default unix:DIR/agent.sock in this user's own directory)")
 	fl.BoolVar(&p.lead, "lead", false, "lead the logs itself, for Append")
-	fl.StringVar(&p.token, "token-file", "", "`FILE` with the bearer token that each request must have")
-	fl.StringVar(&p.cert, "tls-cert", "", "`FILE` with the certificate of this agent, in PEM")
-	fl.StringVar(&p.key, "tls-key", "", "`FILE` with its key")
-	fl.StringVar(&p.clientCA, "tls-client-ca", "", "`FILE` with the authorities of clients' certificates")
-	fl.StringArrayVar(&p.hosts, "host", nil, "a `NAME` under which clients reach it on TCP")
+	p.Flags(c)
 	fl.StringVar(&p.readers.at, "readers", "", "`ADDR:PORT` of this machine, where readers are told what is committed")
 	kit.CountVar(fl, &p.streams, "streams", 256, "how many requests are served at once")
 	kit.BytesVar(fl, &p.bytes, "stream-bytes", "what a session may send before it is acknowledged (default 64 MiB)")
 	election := k.Election(c)
 	k.MetricsFlag(c, "metrics")
-	kit.Needs(c, "tls-cert", "tls-key", "tls-client-ca")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if p.lead && len(args) == 0 {
 			return kit.Usage("--lead leads the logs that are named; give their URLs")
@@ -101,7 +96,7 @@ func (p *serving) run(ctx context.Context, urls []string, elect leader.Options) 
 	}
 	a, err := agent.New(&agent.Options{
 		Open: func(ctx context.Context, url string) (store.Store, error) { return p.Store(ctx, url, true) },
-		Logs: urls, Hosts: p.names(), Token: p.bearer(), Streams: p.streams, StreamBytes: p.bytes, Leader: elect, Logger: p.Log, Announce: says,
+		Logs: urls, Hosts: p.names(), Token: p.Bearer(), Streams: p.streams, StreamBytes: p.bytes, Leader: elect, Logger: p.Log, Announce: says,
 		Writer: writer.Options{Hooks: p.Gauges.Writer(writer.Hooks{})},
 		Upload: p.upload(),
 		Init:   func(url string) *manifest.InitOptions { return &manifest.InitOptions{Probe: p.Probing(url)} },
@@ -116,7 +111,7 @@ func (p *serving) run(ctx context.Context, urls []string, elect leader.Options) 
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(p.cert == "")
+	protocols.SetUnencryptedHTTP2(p.Cert == "")
 	s := &http.Server{
 		Handler: own(a), ConnContext: peer, Protocols: protocols,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
