@@ -5,6 +5,7 @@ go 1.26.0
 replace (
 	github.com/fencepost/fencepost => ../..
 	github.com/fencepost/fencepost/ext/agent => ../../ext/agent
+	github.com/fencepost/fencepost/ext/catalog => ../../ext/catalog
 	github.com/fencepost/fencepost/ext/delta => ../../ext/delta
 	github.com/fencepost/fencepost/ext/lock => ../../ext/lock
 	github.com/fencepost/fencepost/ext/promhooks => ../../ext/promhooks
@@ -16,6 +17,7 @@ require (
 	github.com/dustin/go-humanize v1.1.0
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/agent v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/catalog v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/delta v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/lock v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/promhooks v0.0.0-00010101000000-000000000000

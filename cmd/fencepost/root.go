@@ -16,6 +16,7 @@ import (
 	appendverb "github.com/fencepost/fencepost/cmd/fencepost/internal/verb/append"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/backup"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/cat"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/catalog"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/commit"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/compact"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/verb/doctor"
@@ -82,6 +83,7 @@ func verbs(k *kit.Kit) []*cobra.Command {
 		backup.Backup(k),
 		backup.Restore(k),
 		cat.Command(k),
+		catalog.Command(k),
 		commit.Command(k),
 		compact.Command(k),
 		doctor.Command(k),
