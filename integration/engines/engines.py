@@ -1,4 +1,4 @@
-"""Reads and writes Delta tables with other engines.
+"""Reads and writes tables with other engines.
 
 Takes a JSON document on each line of its input: which engine, what to do, with which table. Answers
 each with one on a line of its output. It ends with its input.
@@ -201,6 +201,84 @@ class DuckDB:
         return {"append": append}
 
 
+class PyIceberg:
+    """A table of its own makes the metadata that the catalog serves as those of a publisher."""
+
+    def __init__(self):
+        import pyarrow
+        import pyiceberg
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.catalog.memory import InMemoryCatalog
+        from pyiceberg.catalog.rest import DEFAULT_ENDPOINTS
+
+        self.arrow, self.load, self.all = pyarrow, load_catalog, DEFAULT_ENDPOINTS
+        self.own = InMemoryCatalog("own", warehouse="file://" + os.getcwd())
+        self.versions = f"PyIceberg {pyiceberg.__version__}"
+
+    def batch(self, first):
+        return self.arrow.table({"id": range(first, first + 10), "name": [f"order {n}" for n in range(first, first + 10)]})
+
+    def commit(self, table, first):
+        """Adds rows to a table at a location, and says where its metadata are."""
+        rows = self.batch(first)
+        if first == 0:
+            self.own.create_namespace("n")
+            self.own.create_table("n.t", rows.schema, location=table)
+        t = self.own.load_table("n.t")
+        t.append(rows)
+        return t.metadata_location
+
+    def rest(self, url):
+        return self.load("rest", type="rest", uri=url)
+
+    def seen(self, url):
+        """What the catalog has, and the rows of its table."""
+        c = self.rest(url)
+        t = c.load_table("sales.orders")
+        ids = t.scan().to_arrow()["id"].to_pylist()
+        old = t.scan(snapshot_id=t.metadata.snapshots[0].snapshot_id).to_arrow().num_rows
+        refs = self.load("refs", type="rest", uri=url, **{"snapshot-loading-mode": "refs"}).load_table("sales.orders")
+        return {
+            "namespaces": [".".join(n) for n in c.list_namespaces()],
+            "tables": [".".join(n) for n in c.list_tables("sales")],
+            "exists": [c.table_exists("sales.orders"), c.table_exists("sales.none"), c.namespace_exists("sales"), c.namespace_exists("none")],
+            "views": len(c.list_views("sales")),
+            "location": t.metadata_location,
+            "rows": len(ids),
+            "sum": sum(ids),
+            "oldest": old,
+            "snapshots": [len(t.metadata.snapshots), len(refs.metadata.snapshots)],
+        }
+
+    def refused(self, url):
+        """Changes, and the error of each: of this client, which knows what the catalog lacks, and of one that asks anyway."""
+        c = self.rest(url)
+        early = self.changes(c)
+        c._supported_endpoints.update(self.all)
+        return {"early": early, "late": self.changes(c)}
+
+    def changes(self, c):
+        rows = self.batch(0)
+        ended = {}
+        for name, what in {
+            "append": lambda: c.load_table("sales.orders").append(rows),
+            "delete": lambda: c.load_table("sales.orders").delete(),
+            "properties": lambda: c.load_table("sales.orders").transaction().set_properties(a="b").commit_transaction(),
+            "create": lambda: c.create_table("sales.other", rows.schema),
+            "drop": lambda: c.drop_table("sales.orders"),
+            "rename": lambda: c.rename_table("sales.orders", "sales.other"),
+            "namespace": lambda: c.create_namespace("other"),
+            "drop namespace": lambda: c.drop_namespace("sales"),
+            "register": lambda: c.register_table("sales.other", "s3://bucket/x"),
+        }.items():
+            try:
+                what()
+                ended[name] = "done"
+            except Exception as e:
+                ended[name] = told(e)
+        return ended
+
+
 class Spark:
     def __init__(self):
         import pyspark
@@ -283,7 +361,7 @@ class Spark:
         self.s.sql(f"vacuum delta.`{self.at(table)}` retain {hours} hours").collect()
 
 
-ENGINES = {"delta-rs": DeltaRS, "polars": Polars, "duckdb": DuckDB, "spark": Spark}
+ENGINES = {"delta-rs": DeltaRS, "polars": Polars, "duckdb": DuckDB, "pyiceberg": PyIceberg, "spark": Spark}
 
 
 def told(e):
@@ -307,6 +385,10 @@ def answer(engine, do, table=None, version=None, hours=None, text=None, filters=
         return engine.make(file, first)
     if do == "line":  # of Python, from docs/delta.md: how many rows it finds
         return engine.line(text).shape[0]
+    if do == "commit":
+        return engine.commit(table, first)
+    if do in ["seen", "refused"]:
+        return getattr(engine, do)(table)
     if do == "vacuum":
         return engine.vacuum(table, hours)
     if do == "write":

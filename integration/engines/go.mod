@@ -4,11 +4,14 @@ go 1.26.0
 
 replace (
 	github.com/fencepost/fencepost => ../..
+	github.com/fencepost/fencepost/ext/agent => ../../ext/agent
+	github.com/fencepost/fencepost/ext/catalog => ../../ext/catalog
 	github.com/fencepost/fencepost/ext/delta => ../../ext/delta
 )
 
 require (
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/catalog v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/delta v0.0.0-00010101000000-000000000000
 )
 
@@ -33,6 +36,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.44.2 // indirect
 	github.com/aws/aws-sdk-go-v2/service/sts v1.51.7 // indirect
 	github.com/aws/smithy-go v1.28.8 // indirect
+	github.com/fencepost/fencepost/ext/agent v0.0.0-00010101000000-000000000000 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/parquet-go/bitpack v1.0.0 // indirect
