@@ -27,8 +27,17 @@ func bad(format string, args ...any) error {
 	return &problem{http.StatusBadRequest, "BadRequestException", fmt.Sprintf(format, args...)}
 }
 
+func notFound(kind, format string, args ...any) error {
+	return &problem{http.StatusNotFound, kind, fmt.Sprintf(format, args...)}
+}
+
+// broken is the error of a table that cannot be served until somebody repairs it.
+func (t *table) broken(format string, args ...any) error {
+	return &problem{http.StatusInternalServerError, "InternalServerError", fmt.Sprintf("the table %s.%s: ", t.Namespace, t.Name) + fmt.Sprintf(format, args...)}
+}
+
 func nothing(r *http.Request) error {
-	return &problem{http.StatusNotFound, "NotFoundException", "nothing is at " + quoted(r.URL.Path) + "; GET /v1/config lists what is served"}
+	return notFound("NotFoundException", "nothing is at %.100q; GET /v1/config lists what is served", r.URL.Path)
 }
 
 // refused is the answer to what would change something. The status 403 is the only one of the protocol that every such request can
@@ -48,8 +57,6 @@ func problemOf(err error) *problem {
 		return p
 	case errors.Is(err, store.ErrDenied), errors.Is(err, store.ErrNoBucket), errors.Is(err, store.ErrInvalid):
 		return &problem{http.StatusInternalServerError, "InternalServerError", shortened(err.Error())}
-	case errors.Is(err, context.DeadlineExceeded):
-		return &problem{http.StatusServiceUnavailable, "ServiceUnavailableException", fmt.Sprintf("no answer within %v: %s", requestTime, shortened(err.Error()))}
 	}
 	return &problem{http.StatusServiceUnavailable, "ServiceUnavailableException", shortened(err.Error())}
 }
@@ -62,8 +69,6 @@ func shortened(s string) string {
 	}
 	return s
 }
-
-func quoted(name string) string { return fmt.Sprintf("%.100q", name) }
 
 type identifier struct {
 	Namespace []string `json:"namespace"`
@@ -101,7 +106,7 @@ const loadTries = 3
 func (s *Server) load(ctx context.Context, w http.ResponseWriter, r *http.Request, t *table) error {
 	mode := r.URL.Query().Get("snapshots")
 	if mode != "" && mode != "all" && mode != "refs" {
-		return bad("snapshots is %s; it must be all or refs", quoted(mode))
+		return bad("snapshots is %.100q; it must be all or refs", mode)
 	}
 	for range loadTries {
 		n, err := t.newest(ctx)
@@ -109,10 +114,10 @@ func (s *Server) load(ctx context.Context, w http.ResponseWriter, r *http.Reques
 			return err
 		}
 		if n.info.Size > maxMetadata {
-			return t.damaged(n, fmt.Sprintf("it has %d bytes, and at most %d are served", n.info.Size, maxMetadata))
+			return t.broken("%s has %d bytes, and at most %d are served", n.info.Key, n.info.Size, maxMetadata)
 		}
 		tag := tagOf(n, mode == "refs")
-		if n.number >= n.before.number && matches(r.Header.Values("If-None-Match"), tag) {
+		if n.number >= n.before.number && strings.Contains(strings.Join(r.Header.Values("If-None-Match"), ","), tag) {
 			w.Header().Set("ETag", tag)
 			w.WriteHeader(http.StatusNotModified)
 			return nil
@@ -140,7 +145,7 @@ func (s *Server) write(ctx context.Context, w http.ResponseWriter, t *table, n *
 	}
 	if refs {
 		if body, err = d.only(body); err != nil {
-			return t.damaged(n, err.Error())
+			return t.broken(notMetadata, n.info.Key, err)
 		}
 	}
 	at, err := json.Marshal(strings.TrimRight(d.Location, "/") + "/" + n.info.Key)
@@ -152,9 +157,7 @@ func (s *Server) write(ctx context.Context, w http.ResponseWriter, t *table, n *
 	w.Header().Set("ETag", tagOf(n, refs))
 	w.Header().Set("Content-Length", strconv.Itoa(len(head)+len(body)+1))
 	for _, part := range [][]byte{[]byte(head), body, []byte("}")} {
-		if _, err := w.Write(part); err != nil {
-			return nil // the client has left
-		}
+		_, _ = w.Write(part) // the client may have left
 	}
 	return nil
 }
@@ -200,16 +203,4 @@ func (d *document) only(body []byte) ([]byte, error) {
 func tagOf(n *newest, refs bool) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%v", n.info.Key, n.info.Version, refs))
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
-}
-
-// matches reports whether a header If-None-Match has a tag.
-func matches(headers []string, tag string) bool {
-	for _, h := range headers {
-		for _, one := range strings.Split(h, ",") {
-			if one = strings.TrimPrefix(strings.TrimSpace(one), "W/"); one == tag {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -272,7 +272,7 @@ func TestHint(t *testing.T) {
 		"of other writers":      {"7", "12"},
 		"huge":                  {strings.Repeat("1", 1<<20), "12"},
 		"beyond all numbers":    {"99999999999999999999999", "12"},
-		"of what was never, up": {fmt.Sprint(base + 13), "500 InternalServerError of the table sales.orders metadata/version-hint.text names version 1000000013, which is gone, and no newer one is there: restore metadata/v1000000013.metadata.json from a backup, or publish to a new place"},
+		"of what was never, up": {fmt.Sprint(base + 13), "500 InternalServerError the table sales.orders: metadata/version-hint.text names version 1000000013, which is gone, and no newer one is there: restore metadata/v1000000013.metadata.json from a backup, or publish to a new place"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

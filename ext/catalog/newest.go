@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,19 +23,9 @@ const (
 
 func versionKey(n int64) string { return folder + "v" + strconv.FormatInt(n, 10) + suffix }
 
-// parseVersion reads the number of a version in a key; 0: there is none.
-func parseVersion(key string) int64 {
-	digits, _ := strings.CutPrefix(key, folder+"v")
-	digits, _ = strings.CutSuffix(digits, suffix)
-	if n := parseNumber(digits); n != 0 && versionKey(n) == key {
-		return n
-	}
-	return 0
-}
-
-// parseNumber reads a number that a version can have; 0: it is none.
-func parseNumber(digits string) int64 {
-	if n, err := strconv.ParseInt(digits, 10, 64); err == nil && n > least && n <= most {
+// parse reads the number of a version; 0: it is none.
+func parse(digits string) int64 {
+	if n, err := strconv.ParseInt(digits, 10, 64); err == nil && n > least && n <= most && strconv.FormatInt(n, 10) == digits {
 		return n
 	}
 	return 0
@@ -101,7 +89,7 @@ func (t *table) place(ctx context.Context) (store.Store, version, error) {
 }
 
 func (t *table) missing() error {
-	return &problem{http.StatusNotFound, "NoSuchTableException", fmt.Sprintf("the table %s.%s has no version yet: it can be loaded when its log is published as an Iceberg table", t.Namespace, t.Name)}
+	return notFound("NoSuchTableException", "the table %s.%s has no version yet: it can be loaded when its log is published as an Iceberg table", t.Namespace, t.Name)
 }
 
 // newest finds the newest version.
@@ -139,7 +127,7 @@ func (t *table) newest(ctx context.Context) (*newest, error) {
 
 // lost says that a version is gone, and no newer one is there.
 func (t *table) lost(why string, number int64) error {
-	return &problem{http.StatusInternalServerError, "InternalServerError", fmt.Sprintf("of the table %s.%s %s version %d, which is gone, and no newer one is there: restore %s from a backup, or publish to a new place", t.Namespace, t.Name, why, number, versionKey(number))}
+	return t.broken("%s version %d, which is gone, and no newer one is there: restore %s from a backup, or publish to a new place", why, number, versionKey(number))
 }
 
 // hint returns the number in the hint, or 0.
@@ -148,7 +136,7 @@ func (t *table) hint(ctx context.Context, root store.Store) (int64, error) {
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrTooLarge) {
 		return 0, nil
 	}
-	return parseNumber(strings.TrimSpace(string(body))), err
+	return parse(strings.TrimSpace(string(body))), err
 }
 
 // list finds the newest version, from a number on.
@@ -158,7 +146,8 @@ func (t *table) list(ctx context.Context, n *newest, from int64) error {
 		if err != nil {
 			return err
 		}
-		if v := parseVersion(info.Key); v != 0 && v >= n.number {
+		digits, ok := strings.CutSuffix(strings.TrimPrefix(info.Key, folder+"v"), suffix)
+		if v := parse(digits); ok && v != 0 && v >= n.number {
 			n.number, n.info = v, info
 		}
 	}
@@ -175,6 +164,8 @@ type document struct {
 	} `json:"refs"`
 }
 
+const notMetadata = "%s is not the metadata of a table: %v"
+
 // errChanged: an object that was listed is gone, or another one is there.
 var errChanged = errors.New("catalog: the object has changed since it was listed")
 
@@ -189,10 +180,10 @@ func (t *table) read(ctx context.Context, n *newest) ([]byte, *document, error) 
 	}
 	d := &document{}
 	if err := json.Unmarshal(body, d); err != nil {
-		return nil, nil, t.damaged(n, err.Error())
+		return nil, nil, t.broken(notMetadata, n.info.Key, err)
 	}
 	if d.UUID == "" || !strings.Contains(d.Location, ":/") {
-		return nil, nil, t.damaged(n, "it has no table-uuid, or no location")
+		return nil, nil, t.broken(notMetadata, n.info.Key, "it has no table-uuid, or no location")
 	}
 	// guard:catalog-rises. A server never serves a lower version of a table than it has served before the request.
 	//
@@ -206,8 +197,4 @@ func (t *table) read(ctx context.Context, n *newest) ([]byte, *document, error) 
 		t.seen = version{n.number, d.UUID}
 	}
 	return body, d, nil
-}
-
-func (t *table) damaged(n *newest, what string) error {
-	return &problem{http.StatusInternalServerError, "InternalServerError", fmt.Sprintf("%s of the table %s.%s is not the metadata of a table: %s", n.info.Key, t.Namespace, t.Name, what)}
 }

@@ -67,14 +67,9 @@ func New(o *Options) (*Server, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 	defer cancel()
-	switch status, err := s.opts.Door.Check(r); status {
-	case 0:
-	case http.StatusUnauthorized:
+	if status, err := s.opts.Door.Check(r); err != nil {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		s.fail(w, r, &problem{status, "NotAuthorizedException", err.Error()})
-		return
-	default:
-		s.fail(w, r, &problem{status, "BadRequestException", err.Error()})
 		return
 	}
 	err := s.requests.Acquire(ctx, 1)
@@ -151,7 +146,7 @@ func (s *Server) namespaces(ctx context.Context, w http.ResponseWriter, r *http.
 	case parts[1] == "views" && len(parts) == 2:
 		return s.answer(w, listing{Identifiers: &[]identifier{}})
 	case parts[1] == "views" && len(parts) == 3:
-		return &problem{http.StatusNotFound, "NoSuchViewException", "there are no views here"}
+		return notFound("NoSuchViewException", "there are no views here")
 	case parts[1] != "tables" || len(parts) > 3:
 		return nothing(r)
 	case len(parts) == 2:
@@ -224,7 +219,7 @@ func page[T any](all map[string]T, q url.Values) (names []string, next string, e
 func (s *Server) namespace(name string) (map[string]*table, error) {
 	tables := s.tables[name]
 	if tables == nil {
-		return nil, &problem{http.StatusNotFound, "NoSuchNamespaceException", "there is no namespace " + quoted(name) + " here: this catalog has the tables that it was started with"}
+		return nil, notFound("NoSuchNamespaceException", "there is no namespace %.100q here: this catalog has the tables that it was started with", name)
 	}
 	return tables, nil
 }
@@ -236,7 +231,7 @@ func (s *Server) table(namespace, name string) (*table, error) {
 	}
 	t := tables[name]
 	if t == nil {
-		return nil, &problem{http.StatusNotFound, "NoSuchTableException", "there is no table " + quoted(name) + " in the namespace " + namespace + ": this catalog has the tables that it was started with"}
+		return nil, notFound("NoSuchTableException", "there is no table %.100q in the namespace %s: this catalog has the tables that it was started with", name, namespace)
 	}
 	return t, nil
 }
