@@ -37,7 +37,7 @@ func TestCatalogServesPyIceberg(t *testing.T) {
 	}
 	served := httptest.NewServer(s)
 	defer served.Close()
-	e := start(t, "pyiceberg", python, nil)
+	e := start(t, "pyiceberg-rest", python, nil)
 	type seen struct {
 		Namespaces, Tables []string
 		Exists             []bool

@@ -201,7 +201,7 @@ class DuckDB:
         return {"append": append}
 
 
-class PyIceberg:
+class PyIcebergREST:
     """A table of its own makes the metadata that the catalog serves as those of a publisher."""
 
     def __init__(self):
@@ -361,7 +361,7 @@ class Spark:
         self.s.sql(f"vacuum delta.`{self.at(table)}` retain {hours} hours").collect()
 
 
-ENGINES = {"delta-rs": DeltaRS, "polars": Polars, "duckdb": DuckDB, "pyiceberg": PyIceberg, "spark": Spark}
+ENGINES = {"delta-rs": DeltaRS, "polars": Polars, "duckdb": DuckDB, "pyiceberg-rest": PyIcebergREST, "spark": Spark}
 
 
 def told(e):
