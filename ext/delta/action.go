@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/reader"
 )
 
 // The actions of Delta's protocol, as far as this package writes them.
@@ -139,29 +138,10 @@ func proofOf(actions []action) (p *proof, by string) {
 	return nil, by
 }
 
-// hold is where a source was when it was published. It is the configuration of a domain, which
-// checkpoints keep.
-type hold struct {
-	// Manifest is the version of the log's manifest that is pinned for this version.
-	Manifest uint64 `json:"manifest"`
-	// Held is when that pin was taken, in milliseconds of Unix time. It only decides when
-	// the next pin is taken.
-	Held int64 `json:"held,omitempty"`
-	// Epoch, Slot and Opened are the place up to which the log is published.
-	Epoch  uint64   `json:"epoch"`
-	Slot   uint64   `json:"slot"`
-	Opened fence.ID `json:"opened"`
-	// Gone: the source was unpublished.
-	Gone bool `json:"unpublished,omitempty"`
-}
-
-func (h hold) place() reader.Place {
-	return reader.Place{Slot: fence.Position{Epoch: fence.Epoch(h.Epoch), Seq: h.Slot}, Opened: h.Opened}
-}
-
 const domainPrefix = "fencepost."
 
-func (h hold) action(log fence.ID) action {
+// holdAction is a hold as the configuration of a domain, which checkpoints keep.
+func holdAction(log fence.ID, h Hold) action {
 	b, err := json.Marshal(h)
 	if err != nil {
 		panic(err) // numbers and texts only
@@ -169,7 +149,7 @@ func (h hold) action(log fence.ID) action {
 	return action{Domain: &domain{Domain: domainPrefix + log.String(), Config: string(b)}}
 }
 
-func (d *domain) hold() (log fence.ID, h hold, ok bool) {
+func (d *domain) hold() (log fence.ID, h Hold, ok bool) {
 	id, ok := strings.CutPrefix(d.Domain, domainPrefix)
 	if !ok || log.UnmarshalText([]byte(id)) != nil || d.Removed {
 		return log, h, false

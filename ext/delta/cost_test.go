@@ -92,7 +92,7 @@ func publishOne(t *testing.T, files int) costs {
 		t.Fatal(err)
 	}
 	p := open()
-	p.every = 100 // so that there is a checkpoint with all files
+	p.CheckpointEvery(100) // so that there is a checkpoint with all files
 	if r, err := p.Publish(ctx); err != nil || r.Err() != nil {
 		t.Fatal(err, r.Err())
 	}
@@ -266,7 +266,7 @@ func TestRequestsOfAHold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.every = 200                                                                               // checkpoints leave the retention, and what is before them is deleted
+		p.CheckpointEvery(200)                                                                      // checkpoints leave the retention, and what is before them is deleted
 		d, err := NewWriter(t.Context(), w, &WriterOptions[struct{ ID int64 }]{Compression: Plain}) // the others have goroutines outside of bubbles
 		if err != nil {
 			t.Fatal(err)

@@ -29,18 +29,18 @@ const removeIt = "remove it from the log's table with an edit"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// footer is what a file's own end says of it.
-type footer struct {
-	schema *schema
-	text   string // of schema
-	stats  string
-	rows   int64
+// Footer is what a file's own end says of it.
+type Footer struct {
+	Schema  *Schema
+	Rows    int64
+	Columns []ColumnStats
+	text    string // of Schema
 }
 
 // readFooter reads the footer of the Parquet file under key. It costs one GET, or two if the
 // footer is large. It takes the whole file if that has up to 64 KiB, and compares the checksum. In
 // a larger file it does not notice damage that the footer does not show.
-func readFooter(ctx context.Context, st store.Store, key string, of manifest.File, settle *store.SettleOptions) (*footer, error) {
+func readFooter(ctx context.Context, st store.Store, key string, of manifest.File, settle *store.SettleOptions) (*Footer, error) {
 	size := of.Size
 	notParquet := func(err error) error {
 		return fmt.Errorf("%w: %s is no Parquet file: %w; "+removeIt, ErrSource, key, err)
@@ -77,8 +77,8 @@ func readFooter(ctx context.Context, st store.Store, key string, of manifest.Fil
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; "+removeIt, key, err)
 	}
-	if of.Records != 0 && of.Records != uint64(f.rows) {
-		return nil, fmt.Errorf("%w: %s has %d rows, and the log says %d: it was replaced or damaged: restore it, or "+removeIt, ErrSource, key, f.rows, of.Records)
+	if of.Records != 0 && of.Records != uint64(f.Rows) {
+		return nil, fmt.Errorf("%w: %s has %d rows, and the log says %d: it was replaced or damaged: restore it, or "+removeIt, ErrSource, key, f.Rows, of.Records)
 	}
 	return f, nil
 }
@@ -230,7 +230,7 @@ func (c *chunk) within(footer int64) error {
 	return nil
 }
 
-func decodeFooter(end []byte, size int64) (f *footer, err error) {
+func decodeFooter(end []byte, size int64) (f *Footer, err error) {
 	// The library panics on some footers that are damaged.
 	defer func() {
 		if r := recover(); r != nil {
@@ -256,9 +256,5 @@ func decodeFooter(end []byte, size int64) (f *footer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	stats, err := statsOf(file)
-	if err != nil {
-		return nil, err
-	}
-	return &footer{schema: s, text: s.String(), stats: stats, rows: file.NumRows()}, nil
+	return &Footer{Schema: s, text: s.String(), Columns: columnsOf(file), Rows: file.NumRows()}, nil
 }

@@ -16,7 +16,7 @@ import (
 func small() *state {
 	s := newState()
 	s.version, s.protocol = 3, ours()
-	s.meta = &metaData{ID: "id", Name: "name", Format: provider{Provider: "parquet", Options: map[string]string{}}, Schema: newSchema(column("id", dataType{Name: "long"})).String(), Partition: []string{"day"}, Config: configOf(DefaultRetention), CreatedTime: 5}
+	s.meta = &metaData{ID: "id", Name: "name", Format: provider{Provider: "parquet", Options: map[string]string{}}, Schema: newSchema(column("id", DataType{Name: "long"})).String(), Partition: []string{"day"}, Config: configOf(DefaultRetention), CreatedTime: 5}
 	day := "2026-11-23"
 	for _, f := range []*file{{path: "1/a.parquet", size: 1, modified: 2, partition: map[string]*string{"day": &day}, stats: `{"numRecords":1}`}, {path: "1/b.parquet", partition: map[string]*string{"day": nil}}} {
 		f.log = fence.ID{1}.String()
@@ -121,12 +121,12 @@ func FuzzFooter(f *testing.F) {
 		if len(end) < 12 {
 			return
 		}
-		var foot *footer
+		var foot *Footer
 		var err error
 		if n := test.Allocated(func() { foot, err = decodeFooter(end, int64(len(end))) }); n > footerBound(len(end)) {
 			t.Errorf("%d bytes took %d", len(end), n)
 		}
-		if err == nil && (foot.schema == nil || foot.stats == "") {
+		if err == nil && (foot.Schema == nil || statsText(foot) == "") {
 			t.Error("neither an error nor a schema")
 		}
 	})
@@ -137,7 +137,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add(small().meta.Schema)
 	f.Add(strings.Repeat(`{"type":{"type":"array","elementType":`, 100))
 	f.Fuzz(func(t *testing.T, text string) {
-		if n := test.Allocated(func() { _, _ = decodeSchema(text) }); n > 1<<20+200*int64(len(text)) {
+		if n := test.Allocated(func() { _, _ = ParseSchema(text) }); n > 1<<20+200*int64(len(text)) {
 			t.Errorf("%d bytes took %d", len(text), n)
 		}
 	})

@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
-	"github.com/fencepost/fencepost/store"
 )
 
 // pinName is the name of all pins of a table.
-func pinName(table string) string { return "delta/" + table }
+func (p *pub) pinName() string { return p.format.Name() + "/" + p.state.Meta().ID }
 
 // hold pins a version of the log for what is about to be published, if the one that the table
 // names is old. A pin on a version keeps all files that were live then or later.
@@ -24,9 +22,9 @@ func pinName(table string) string { return "delta/" + table }
 // with which it read the log, or an older one.
 //
 //mutant:replace w.r.Pin(ctx, name, w.table.Version(), 0) => manifest.Pin{Key: "none", Version: w.table.Version()}, error(nil)
-func (p *Publisher) hold(ctx context.Context, w *work) error {
-	_, old, known := p.state.source(w.log)
-	name := pinName(p.state.meta.ID)
+func (p *pub) hold(ctx context.Context, w *work) error {
+	_, old, known := p.state.Source(w.log)
+	name := p.pinName()
 	if w.pin.Key != "" && (w.pin.Name != name || w.pin.Version > w.table.Version() || known && w.pin.Version <= old.Manifest) {
 		// guard:delta-pin-named. A publisher releases a pin of its own at once only if no Delta version
 		// can name it.
@@ -65,13 +63,13 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 
 // holdDue reports whether a source that the table has needs a new hold, if holds move so often in each
 // retention: the hold is old enough, and there is a newer manifest to hold.
-func (p *Publisher) holdDue(s *source, often int) bool {
-	if p.state.meta == nil {
+func (p *pub) holdDue(s *source, often int) bool {
+	if p.state.Meta() == nil {
 		return false
 	}
-	_, old, known := p.state.source(s.log)
+	_, old, known := p.state.Source(s.log)
 	age := p.opts.Clock.Wall().Sub(time.UnixMilli(old.Held)).Abs() // a clock may have gone back
-	return known && !old.Gone && age >= retentionOf(p.state.meta, p.opts.Retention)/time.Duration(often) && s.table.Version() > old.Manifest
+	return known && !old.Gone && age >= p.state.Meta().Retention/time.Duration(often) && s.table.Version() > old.Manifest
 }
 
 // release releases a pin, and forgets it.
@@ -89,11 +87,14 @@ func (s *source) release(ctx context.Context, pin manifest.Pin) error {
 // retention, a publisher pins a newer manifest.
 //
 //mutant:replace age < retention => age < 1000*retention
-func (p *Publisher) renew(s *source) []step {
-	edits, h, known := p.state.source(s.log)
-	retention := retentionOf(p.state.meta, p.opts.Retention)
+func (p *pub) renew(s *source) []step {
+	edits, h, known := p.state.Source(s.log)
+	if !known {
+		return nil
+	}
+	retention := p.state.Meta().Retention
 	age := p.opts.Clock.Wall().Sub(time.UnixMilli(h.Held)).Abs() // a clock may have gone back
-	if !known || age < retention || s.table.Version() <= h.Manifest {
+	if age < retention || s.table.Version() <= h.Manifest {
 		return nil
 	}
 	// Publishers whose clocks differ by more than the retention take each other's holds for old.
@@ -107,15 +108,15 @@ func (p *Publisher) renew(s *source) []step {
 
 // untidy reports whether there may be something to let go of: a hold or a checkpoint is new, or
 // the table is idle.
-func (p *Publisher) untidy() bool {
-	if due := p.due.Load(); due || p.state == nil || p.state.meta == nil {
+func (p *pub) untidy() bool {
+	if due := p.due.Load(); due || p.state == nil || p.state.Meta() == nil {
 		return due
 	}
-	every := retentionOf(p.state.meta, p.opts.Retention) / holdsPerRetention
+	every := p.state.Meta().Retention / holdsPerRetention
 	if p.tidied != nil && p.opts.Clock.Now().Sub(*p.tidied) <= every {
 		return false // a hold may be old for years: that of an idle source, or of another publisher's
 	}
-	for _, h := range p.state.holds() {
+	for _, h := range p.state.Holds() {
 		if p.opts.Clock.Wall().Sub(time.UnixMilli(h.Held)) > every {
 			return true
 		}
@@ -123,113 +124,20 @@ func (p *Publisher) untidy() bool {
 	return false
 }
 
-// tidy lets go of what no version within the retention names: pins of the sources, and old
-// commits and checkpoints of the Delta log.
-func (p *Publisher) tidy(ctx context.Context) error {
+// tidy lets go of what no version within the retention names: pins of the sources, and what only
+// older versions of the table need.
+func (p *pub) tidy(ctx context.Context) error {
 	p.due.Store(false)
-	if p.state == nil || p.state.version < 0 {
+	if p.state == nil || p.state.Version() < 0 {
 		return nil
 	}
-	l := p.listed
-	if p.listed = nil; l == nil {
-		var err error
-		if l, err = p.table.list(ctx, 0); err != nil {
-			return err
-		}
+	manifests, clean, err := p.table.Expire(ctx, p.state)
+	if err != nil || manifests == nil {
+		return err
 	}
-	retention := retentionOf(p.state.meta, p.opts.Retention)
-	// guard:delta-tidy-newest. The search for the oldest version within the retention begins at the
-	// newest version of the same listing, not at one that the publisher knows.
-	//
-	//mutant:replace first := l.high => first := p.state.version
-	first := l.high
-	for v := first - 1; v >= 0; v-- {
-		// guard:delta-inside. A Delta version is kept until the retention has passed since the next
-		// version was created, by the store's time.
-		//
-		//mutant:replace l.commits[v+1], retention => l.commits[v], retention
-		if !inside(l.commits[v+1], retention) {
-			break
-		}
-		if _, ok := l.commits[v]; !ok {
-			break
-		}
-		first = v
-	}
-	manifests, base, err := p.oldest(ctx, l, first)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // another publisher is at it
-	}
-	switch {
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign):
-		p.foreign(commitKey(first), fmt.Sprintf("nothing older is deleted, because this version cannot be read: %v", err))
-		return context.Cause(ctx)
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case err != nil:
-		p.opts.Hooks.Failed(fmt.Errorf("nothing older than version %d is deleted yet: %w", first, err))
-		return nil
-	}
-	p.state.past.forget(first)
 	p.needed = manifests
 	// What cannot be let go of in one log keeps nobody from the others.
-	err = p.unpin(ctx, p.sources, retention)
-	// guard:delta-clean. Log cleanup deletes only what is before a Delta checkpoint that it has read
-	// and found right.
-	//
-	//mutant:replace l, base) => l, lastCheckpoint{Version: max(base.Version, first)})
-	return errors.Join(err, p.table.clean(ctx, l, base))
-}
-
-// oldest returns the manifest of each log that a version names, and the checkpoint before which nothing is
-// needed for it: version 0 if nothing lies before a checkpoint. A publisher that follows the table
-// remembers the manifests, and the commits since the checkpoint.
-func (p *Publisher) oldest(ctx context.Context, l *listing, version int64) (map[fence.ID]uint64, lastCheckpoint, error) {
-	if manifests, ok := p.state.past.at(l, version); ok {
-		base := lastCheckpoint{}
-		var err error
-		if l.cleanable(version) {
-			base, ok, err = p.table.known(ctx, l, &p.state.past, version)
-		}
-		if ok || err != nil {
-			return manifests, base, err
-		}
-	}
-	s, base, err := p.table.at(ctx, l, version)
-	if err != nil {
-		return nil, base, err
-	}
-	return s.manifests(), base, nil
-}
-
-// slack is how much longer than the retention something must be old. Most stores tell times in
-// whole seconds.
-const slack = 5 * time.Second
-
-// inside reports whether a version is still within the retention, by its successor: a version
-// can be read until the retention has passed since the next one came.
-func inside(successor store.Info, retention time.Duration) bool {
-	age, known := successor.Age()
-	return !known || age < retention+slack
-}
-
-// at reads a version, from the newest checkpoint at or before it that its commit proves. It also
-// returns a hint that names that checkpoint, with the version 0 if there is none.
-func (t *table) at(ctx context.Context, l *listing, version int64) (s *state, base lastCheckpoint, err error) {
-	bases := slices.DeleteFunc(slices.Sorted(maps.Keys(l.checkpoints)), func(v int64) bool { return v > version })
-	slices.Reverse(bases)
-	for _, v := range bases {
-		s, err = t.base(ctx, l, v)
-		if err == nil {
-			base = s.hint(int(l.checkpoints[v].Size))
-			err = t.followTo(ctx, s, l, version)
-		}
-		if err == nil || !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrForeign) {
-			return s, base, err
-		}
-	}
-	s = newState()
-	return s, lastCheckpoint{}, t.followTo(ctx, s, l, version)
+	return errors.Join(p.unpin(ctx, p.sources, p.state.Meta().Retention), clean(ctx))
 }
 
 // needed is the manifest of each log that the oldest version within the retention names.
@@ -238,11 +146,11 @@ type needed map[fence.ID]uint64
 // sweep finds the pins of publishers that died, twice in each retention. It does so in rounds that publish
 // nothing: those have the fewest requests. A publisher of which each round publishes something does it
 // in tidy, once in each retention.
-func (p *Publisher) sweep(ctx context.Context) error {
+func (p *pub) sweep(ctx context.Context) error {
 	if p.needed == nil || p.state == nil {
 		return nil
 	}
-	every := retentionOf(p.state.meta, p.opts.Retention) / listsPerRetention
+	every := p.state.Meta().Retention / listsPerRetention
 	var todo []*source
 	for _, s := range p.sources {
 		if s.bad == nil && p.unlisted(s, every) {
@@ -254,8 +162,8 @@ func (p *Publisher) sweep(ctx context.Context) error {
 
 // unlisted reports whether the pins of a source were not listed for so long. After a try in vain it says
 // so only after a while: a pin that cannot be read may stay in the log for ever.
-func (p *Publisher) unlisted(s *source, every time.Duration) bool {
-	now, again := p.opts.Clock.Now(), retentionOf(p.state.meta, p.opts.Retention)/holdsPerRetention
+func (p *pub) unlisted(s *source, every time.Duration) bool {
+	now, again := p.opts.Clock.Now(), p.state.Meta().Retention/holdsPerRetention
 	return (s.listed == nil || now.Sub(*s.listed) >= every) && (s.sought == nil || now.Sub(*s.sought) >= again)
 }
 
@@ -263,7 +171,7 @@ func (p *Publisher) unlisted(s *source, every time.Duration) bool {
 // far as they are known. It lists the pins of a log if they were not listed for so long. Everything is
 // published already. So what fails is told to Hooks.Failed, and holds up neither the round nor the other
 // sources. Errors of sources that were left out are told already.
-func (p *Publisher) unpin(ctx context.Context, sources []*source, every time.Duration) error {
+func (p *pub) unpin(ctx context.Context, sources []*source, every time.Duration) error {
 	for _, s := range sources {
 		oldest, ok := p.needed[s.log]
 		if !ok || s.r == nil || s.twin != "" {
@@ -282,7 +190,7 @@ func (p *Publisher) unpin(ctx context.Context, sources []*source, every time.Dur
 	return nil
 }
 
-func (p *Publisher) unpinOne(ctx context.Context, s *source, oldest uint64, every time.Duration) (unread error) {
+func (p *pub) unpinOne(ctx context.Context, s *source, oldest uint64, every time.Duration) (unread error) {
 	// The publisher knows its own pins. Those of publishers that died are found now and then.
 	if p.unlisted(s, every) {
 		now := p.opts.Clock.Now()
@@ -294,7 +202,7 @@ func (p *Publisher) unpinOne(ctx context.Context, s *source, oldest uint64, ever
 		unread = err // the pins that are known can be released all the same
 	}
 	for _, pin := range slices.Clone(s.pins) {
-		if pin.Name != pinName(p.state.meta.ID) || pin.TTL != 0 || pin.Key == s.pin.Key {
+		if pin.Name != p.pinName() || pin.TTL != 0 || pin.Key == s.pin.Key {
 			continue
 		}
 		// guard:delta-unpin. Cleanup releases a pin of the table only if its manifest version is below
@@ -308,31 +216,4 @@ func (p *Publisher) unpinOne(ctx context.Context, s *source, oldest uint64, ever
 		}
 	}
 	return unread
-}
-
-// clean deletes commits and checkpoints before a checkpoint, from the oldest one on.
-func (t *table) clean(ctx context.Context, l *listing, base lastCheckpoint) error {
-	var keys []string
-	for v := range l.commits {
-		if v < base.Version {
-			keys = append(keys, commitKey(v))
-		}
-	}
-	for v := range l.checkpoints {
-		if v < base.Version {
-			keys = append(keys, checkpointKey(v))
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	// guard:delta-hint-first. Log cleanup deletes nothing until _last_checkpoint names the checkpoint
-	// that stays, or a newer one.
-	//
-	//mutant:replace t.point(ctx, base); err != nil || !moved => true, error(nil); err != nil || !moved
-	if moved, err := t.point(ctx, base); err != nil || !moved {
-		return err // the next cleanup deletes them
-	}
-	slices.Sort(keys)
-	return store.DeleteAll(ctx, t.st, keys, t.settle)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ const DefaultRetention = 7 * 24 * time.Hour
 
 // Options of a publisher. The zero value works, and so does nil.
 type Options struct {
+	// Formats are those in which the table is published, each with the same files; default [Lake].
+	Formats []Format
 	// Name of the table, for people. Only the first publisher of a table sets it, and so
 	// with Partition and Retention. The others take what the table says.
 	Name string
@@ -93,6 +96,13 @@ func (o *Options) Validate() error {
 		faults = append(faults, fmt.Errorf("%w: Settle: %w", ErrOptions, err))
 	}
 	seen := map[string]bool{}
+	for _, f := range v.Formats {
+		if seen[f.Name()] {
+			faults = append(faults, fmt.Errorf("%w: Formats has %s twice", ErrOptions, f.Name()))
+		}
+		seen[f.Name()] = true
+	}
+	clear(seen)
 	for _, c := range v.Partition {
 		if err := c.validate(); err != nil {
 			faults = append(faults, err)
@@ -109,6 +119,9 @@ func (o *Options) withDefaults() Options {
 	v := *cmp.Or(o, &Options{})
 	v.Retention = cmp.Or(v.Retention, DefaultRetention)
 	v.Every = cmp.Or(v.Every, defaultEvery)
+	if len(v.Formats) == 0 {
+		v.Formats = []Format{Lake()}
+	}
 	v.Clock = clock.Or(v.Clock)
 	v.Logger = sink.Logger(v.Logger).Named("delta")
 	if v.Hooks.Round == nil {
@@ -152,6 +165,8 @@ func (s *Source) path(key string) string { return s.Files + strings.TrimPrefix(k
 
 // Report says what one round of a publisher has done, or what is published.
 type Report struct {
+	// Format is the table's.
+	Format string
 	// Version is the newest version of the table, -1 if there is none.
 	Version int64
 	// Versions is how many this round has created, and Tries how often it tried to create
@@ -164,6 +179,8 @@ type Report struct {
 	Others []fence.ID
 	// Sources are in the order in which they were given.
 	Sources []SourceReport
+	// Also are the reports of the other formats, in the order of Options.Formats.
+	Also []Report
 }
 
 // SourceReport is what a [Report] says of one source.
@@ -181,13 +198,27 @@ type SourceReport struct {
 	Err error
 }
 
-// Err joins the errors of all sources.
+// Err joins the errors of all sources, in all formats.
 func (r *Report) Err() error {
 	var all []error
-	for _, s := range r.Sources {
-		if s.Err != nil {
-			all = append(all, fmt.Errorf("%s: %w", s.Name, s.Err))
+	told := map[string]bool{}
+	for _, s := range r.sources() {
+		if s.Err == nil {
+			continue
+		}
+		if err := fmt.Errorf("%s: %w", s.Name, s.Err); !told[err.Error()] {
+			all = append(all, err)
+			told[err.Error()] = true
 		}
 	}
 	return errors.Join(all...)
+}
+
+// sources are those of all formats.
+func (r *Report) sources() []SourceReport {
+	all := slices.Clone(r.Sources)
+	for _, o := range r.Also {
+		all = append(all, o.Sources...)
+	}
+	return all
 }

@@ -107,17 +107,6 @@ func misnamed(columns, values map[string]string) string {
 // replaces is the entry of Meta that [manifest.File.SetReplaces] makes.
 const replaces = "replaces"
 
-// partitions returns the types of the columns by which the table is partitioned.
-func (m *metaData) partitions(s *schema) map[string]string {
-	columns := map[string]string{}
-	for _, name := range m.Partition {
-		if c := s.field(name); c != nil {
-			columns[name] = c.of.Name
-		}
-	}
-	return columns
-}
-
 // badPartition returns a column whose value is none of its type, and what one looks like. The name is
 // empty if all are good.
 func badPartition(columns, values map[string]string) (name, want string) {

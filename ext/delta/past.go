@@ -38,7 +38,7 @@ type pinned struct {
 // begin forgets everything but one version.
 func (p *past) begin(s *state, object store.Version) {
 	*p = past{first: s.version, commits: []seen{{object, s.sum}}, pinned: map[fence.ID][]pinned{}}
-	for log, h := range s.holds() {
+	for log, h := range s.Holds() {
 		p.pinned[log] = []pinned{{s.version, h.Manifest}}
 	}
 }
@@ -146,7 +146,7 @@ func (t *table) known(ctx context.Context, l *listing, p *past, version int64) (
 // manifests returns the manifest that a state names for each log.
 func (s *state) manifests() map[fence.ID]uint64 {
 	all := map[fence.ID]uint64{}
-	for log, h := range s.holds() {
+	for log, h := range s.Holds() {
 		all[log] = h.Manifest
 	}
 	return all

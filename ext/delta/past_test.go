@@ -12,7 +12,7 @@ import (
 func (k *memory) step(object string, holds map[byte]uint64) {
 	var actions []action
 	for log, m := range holds {
-		actions = append(actions, hold{Manifest: m}.action(fence.ID{log}))
+		actions = append(actions, holdAction(fence.ID{log}, Hold{Manifest: m}))
 	}
 	k.version++
 	k.past.add(&k.state, store.Version(object), actions)

@@ -27,20 +27,20 @@ func (w *Writer[T]) WriteParquet(ctx context.Context, file io.ReaderAt, size int
 	if err != nil {
 		return err
 	}
-	all, err := w.all.merge(f.schema)
+	all, err := w.all.merge(f.Schema)
 	if err != nil {
 		return err
 	}
 	if w.table != nil {
-		if err := errors.Join(w.table.fits(f.schema), w.table.takes(values)); err != nil {
+		if err := errors.Join(w.table.fits(f.Schema), w.table.takes(values)); err != nil {
 			return err
 		}
 	}
-	if f.rows == 0 {
+	if f.Rows == 0 {
 		return nil
 	}
 	w.all = all
-	w.err = w.ready(ctx, io.NewSectionReader(file, 0, size), f.rows, values)
+	w.err = w.ready(ctx, io.NewSectionReader(file, 0, size), f.Rows, values)
 	return w.err
 }
 
@@ -68,7 +68,7 @@ func (w *Writer[T]) ready(ctx context.Context, body *io.SectionReader, rows int6
 }
 
 // readReady reads the footer of a file that is not in a store yet.
-func readReady(file io.ReaderAt, size int64) (*footer, error) {
+func readReady(file io.ReaderAt, size int64) (*Footer, error) {
 	notParquet := func(err error) error {
 		return fmt.Errorf("delta: what WriteParquet got is no Parquet file: %w; give it a file that is complete", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 )
@@ -31,31 +32,34 @@ const (
 // [ErrDamaged], or [ErrUnpublished] if all sources are.
 func (p *Publisher) Run(ctx context.Context) error {
 	var quiet, failures time.Duration
-	var tidied clock.Instant
+	tidied := make(map[*pub]clock.Instant, len(p.tables))
 	p.patient = true
 	defer func() { p.patient = false }()
-	for first := true; ; first = false {
+	for {
 		begun := p.opts.Clock.Now()
-		r, err := p.publish(ctx)
-		switch every := p.opts.Retention / holdsPerRetention; {
-		case err != nil:
-		case first || begun.Sub(tidied) > every || p.due.Load():
-			err, tidied = p.tidy(ctx), begun
-		case r.Versions == 0:
-			err = p.sweep(ctx)
-		}
+		r, err := p.round(ctx, func(t *pub, r *Report) error {
+			last, was := tidied[t]
+			if every := p.opts.Retention / holdsPerRetention; !was || begun.Sub(last) > every || t.due.Load() {
+				tidied[t] = begun
+				return t.tidy(ctx)
+			}
+			if r.Versions == 0 {
+				return t.sweep(ctx)
+			}
+			return nil
+		})
 		if ctx.Err() != nil {
 			return ended(ctx, err)
 		}
 		if errors.Is(err, ErrForeign) || errors.Is(err, ErrDamaged) {
 			return err
 		}
-		if bad := r.Err(); bad != nil && !slices.ContainsFunc(r.Sources, func(s SourceReport) bool { return !errors.Is(s.Err, ErrUnpublished) }) {
+		if bad := r.Err(); bad != nil && !slices.ContainsFunc(r.sources(), func(s SourceReport) bool { return !errors.Is(s.Err, ErrUnpublished) }) {
 			return bad
 		}
 		pause := min(max(quiet/calm, p.opts.Every), slowest*p.opts.Every)
 		quiet += pause
-		if r.Versions > 0 {
+		if r.Versions > 0 || slices.ContainsFunc(r.Also, func(r Report) bool { return r.Versions > 0 }) {
 			quiet = 0
 		}
 		failures /= 2
@@ -83,6 +87,13 @@ func ended(ctx context.Context, err error) error {
 // wait for them. It returns the errors that are new.
 func (p *Publisher) later() error {
 	var all []error
+	for _, t := range p.tables {
+		all = append(all, t.later()...)
+	}
+	return errors.Join(all...)
+}
+
+func (p *pub) later() (all []error) {
 	for _, s := range p.sources {
 		switch {
 		case s.bad == nil:
@@ -96,12 +107,12 @@ func (p *Publisher) later() error {
 		}
 		s.news = false
 	}
-	return errors.Join(all...)
+	return all
 }
 
 // yield waits a moment if others publish too, the longer the more there seem to be. So not all
 // of them compute the same version at the same time.
-func (p *Publisher) yield(ctx context.Context) error {
+func (p *pub) yield(ctx context.Context) error {
 	if p.rivals == 0 {
 		return nil
 	}
@@ -109,108 +120,136 @@ func (p *Publisher) yield(ctx context.Context) error {
 }
 
 // Status reports how far the sources are published, and changes nothing. It tells Hooks.Foreign what
-// other programs have left in the Delta log and beside the files. Errors: [ErrNoTable], [ErrForeign],
+// other programs have left in the tables and beside the files. Errors: [ErrNoTable], [ErrForeign],
 // [ErrDamaged], the store's or ctx's. It lists the table: a LIST for each 1,000 files, or so.
 func (p *Publisher) Status(ctx context.Context) (Report, error) {
-	r := Report{Version: -1}
-	s, err := p.table.load(ctx, nil)
-	if err != nil {
-		return r, err
+	for _, s := range p.feeds {
+		s.reads = 0
 	}
-	if s.version < 0 {
-		return r, fmt.Errorf("%w: %s has no %s; publish it first", ErrNoTable, p.table.st.Traits().Name, commitKey(0))
+	var all []Report
+	for _, t := range p.tables {
+		r := Report{Format: t.format.Name(), Version: -1}
+		t.state = nil
+		err := t.load(ctx, false)
+		if err == nil && t.state.Version() < 0 {
+			err = t.noTable()
+		}
+		if err != nil {
+			return r, err
+		}
+		jobs, err := t.opened(ctx)
+		if err != nil {
+			return r, err
+		}
+		if err := each(ctx, jobs, func(w *work) error { return w.look(ctx, t) }); err != nil {
+			return r, err
+		}
+		t.report(&r, jobs)
+		all = append(all, r)
 	}
-	p.state = s
-	jobs, err := p.opened(ctx)
-	if err != nil {
-		return r, err
-	}
-	if err := each(ctx, jobs, func(w *work) error { return w.look(ctx, p) }); err != nil {
-		return r, err
-	}
-	p.report(&r, jobs)
-	return r, p.strangers(ctx)
+	return together(all), p.strangers(ctx)
+}
+
+func (p *pub) noTable() error {
+	return fmt.Errorf("%w: %s has no %s; publish it first", ErrNoTable, p.opts.root.Traits().Name, p.table.First())
 }
 
 // strangers tells of objects in the table's root that no log has written.
 func (p *Publisher) strangers(ctx context.Context) error {
-	for _, s := range p.sources {
+	for _, s := range p.feeds {
 		if s.r == nil || s.own && s.Files != "" {
 			return nil // the root has more than files: logs, or nobody knows what
 		}
 	}
-	for info, err := range store.ListAll(ctx, p.table.st, "", nil, p.opts.Settle) {
+	for info, err := range store.ListAll(ctx, p.opts.root, "", nil, p.opts.Settle) {
 		if err != nil {
 			return err
 		}
-		if key := info.Key; !strings.HasPrefix(key, logPrefix) && !strings.HasPrefix(key, sharedPrefix) && !fileName.MatchString(key) {
+		key := info.Key
+		known := slices.ContainsFunc(p.tables, func(t *pub) bool { return t.table.Ours(key) })
+		if !known && !strings.HasPrefix(key, sharedPrefix) && !fileName.MatchString(key) {
 			p.foreign(key, "no log writes a file with such a name, and no version of the table has it; it is left alone: delete it if no program needs it")
 		}
 	}
 	return nil
 }
 
-// Unpublish takes the sources out of the table for good: a last version removes their files,
+// Unpublish takes the sources out of the tables for good: a last version removes their files,
 // and their logs are let go. What engines read at older versions may vanish at once. The table
 // is not deleted, and its place cannot be used for these logs again.
 //
 // A source that cannot be opened stays in the table, with its pins. The others are taken out, and
 // the error names it. Errors: [ErrNoTable], [ErrForeign], [ErrDamaged], those of such sources, the
 // store's or ctx's. After an error it can be called again.
-func (p *Publisher) Unpublish(ctx context.Context) (r Report, err error) {
-	defer func() { p.state = nil }()
+func (p *Publisher) Unpublish(ctx context.Context) (Report, error) {
+	all, errs := make([]Report, len(p.tables)), make([]error, len(p.tables))
+	for i, t := range p.tables {
+		all[i] = Report{Format: t.format.Name(), Version: -1}
+		errs[i] = t.unpublish(ctx, &all[i])
+		t.state = nil
+	}
+	return together(all), one(errs)
+}
+
+func (p *pub) unpublish(ctx context.Context, r *Report) error {
 	jobs, err := p.opened(ctx)
 	if err != nil {
-		return r, err
+		return err
 	}
 	for range rounds {
-		if p.state, err = p.table.load(ctx, nil); err != nil {
-			return r, err
+		p.state = nil
+		if err := p.load(ctx, false); err != nil {
+			return err
 		}
-		if p.state.version < 0 {
-			return r, fmt.Errorf("%w: %s has no %s", ErrNoTable, p.table.st.Traits().Name, commitKey(0))
+		if p.state.Version() < 0 {
+			return p.noTable()
 		}
-		actions := p.farewell(jobs)
-		if len(actions) == 0 {
-			return r, p.letGo(ctx, jobs, &r)
+		c := p.farewell(jobs)
+		if len(c.Parts) == 0 {
+			if p.owed.new {
+				p.settle(ctx)
+			}
+			return p.letGo(ctx, jobs, r)
 		}
-		if _, err := p.create(ctx, "FENCEPOST UNPUBLISH", actions, &r); err != nil {
-			return r, err
+		if _, err := p.create(ctx, c, r); err != nil {
+			return err
 		}
 	}
-	return r, fmt.Errorf("delta: others were quicker %d times in a row; stop the publishers of this table first", rounds)
+	return fmt.Errorf("delta: others were quicker %d times in a row; stop the publishers of this table first", rounds)
 }
 
 // farewell removes all files of the sources.
-func (p *Publisher) farewell(jobs []*work) (actions []action) {
-	now := p.opts.Clock.Wall().UnixMilli()
+func (p *pub) farewell(jobs []*work) *Change {
+	c := &Change{Operation: "unpublish"}
+	files := map[fence.ID][]Removed{}
+	for path, log := range p.state.Files() {
+		files[log] = append(files[log], Removed{Path: path})
+	}
 	for _, w := range jobs {
 		if w.err != nil {
 			continue
 		}
-		// guard:delta-farewell. Unpublish creates a Delta version that takes the log out of the table,
+		// guard:delta-farewell. Unpublish creates a version that takes the log out of the table,
 		// also if no version names the log yet.
 		//
 		//mutant:replace h.Gone { => h.Gone || h.Manifest == 0 {
-		_, h, _ := p.state.source(w.log)
+		edits, h, _ := p.state.Source(w.log)
 		if h.Gone {
 			continue
 		}
-		for _, f := range p.state.filesOf(w.log) {
-			actions = append(actions, action{Remove: f.remove(now, true)})
-		}
 		h.Gone = true
-		actions = append(actions, h.action(w.log))
+		slices.SortFunc(files[w.log], func(a, b Removed) int { return cmp.Compare(a.Path, b.Path) })
+		c.Parts = append(c.Parts, Part{Log: w.log, Name: w.name, Edits: edits, Hold: h, Remove: files[w.log]})
 	}
-	return actions
+	return c
 }
 
 // letGo releases all pins of the table on the sources. No version names their files any more,
 // and no publisher goes on.
-func (p *Publisher) letGo(ctx context.Context, jobs []*work, r *Report) error {
-	r.Version, r.Files, r.Others = p.state.version, len(p.state.files), p.others()
+func (p *pub) letGo(ctx context.Context, jobs []*work, r *Report) error {
+	r.Version, r.Files, r.Others = p.state.Version(), p.state.Len(), p.others()
 	err := each(ctx, jobs, func(w *work) error {
-		err := w.r.Unpin(ctx, pinName(p.state.meta.ID))
+		err := w.r.Unpin(ctx, p.pinName())
 		if errors.Is(err, reader.ErrNoPin) {
 			return nil
 		}

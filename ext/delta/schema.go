@@ -12,29 +12,34 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// schema is Delta's schema of a table, or of a part of one. All columns may be null.
-type schema struct {
-	fields []field
+// Schema is the schema of a table, or of a part of one. All columns may be null.
+type Schema struct {
+	fields []Field
 	byName map[string]int // of each folded name
 }
 
-type field struct {
-	name string
-	of   dataType
+// Field is a column, or a part of one.
+type Field struct {
+	Name string
+	Type DataType
 }
 
-// dataType is the name of a primitive type, or one of the others.
-type dataType struct {
+// Fields returns the columns in order. Nobody changes them.
+func (s *Schema) Fields() []Field { return s.fields }
+
+// DataType is the name of a primitive type as Delta calls it, or one of the others.
+type DataType struct {
 	Name  string
-	Group *schema
-	Array *dataType // of its elements
-	Map   *mapping
+	Group *Schema
+	Array *DataType // of its elements
+	Map   *Mapping
 }
 
-type mapping struct{ key, value dataType }
+// Mapping is the type of a map.
+type Mapping struct{ Key, Value DataType }
 
-func newSchema(fields ...field) *schema {
-	s := &schema{byName: make(map[string]int, len(fields))}
+func newSchema(fields ...Field) *Schema {
+	s := &Schema{byName: make(map[string]int, len(fields))}
 	for _, f := range fields {
 		s.add(f)
 	}
@@ -42,15 +47,15 @@ func newSchema(fields ...field) *schema {
 }
 
 // add adds a field after the others. The first one of a name counts.
-func (s *schema) add(f field) {
-	key := folded(f.name)
+func (s *Schema) add(f Field) {
+	key := folded(f.Name)
 	if _, ok := s.byName[key]; !ok {
 		s.byName[key] = len(s.fields)
 	}
 	s.fields = append(s.fields, f)
 }
 
-func column(name string, of dataType) field { return field{name, of} }
+func column(name string, of DataType) Field { return Field{name, of} }
 
 // folded returns the same for names that differ only in case.
 func folded(name string) string {
@@ -63,8 +68,11 @@ func folded(name string) string {
 	}, name)
 }
 
+// Field returns the column of a name, or nil.
+func (s *Schema) Field(name string) *Field { return s.field(name) }
+
 // field returns a field by its name. Delta's names differ not only in case.
-func (s *schema) field(name string) *field {
+func (s *Schema) field(name string) *Field {
 	if i, ok := s.byName[folded(name)]; ok {
 		return &s.fields[i]
 	}
@@ -81,7 +89,7 @@ const maxSchema = 2 << 20
 // of a checkpoint may be is not taken.
 //
 //mutant:replace n > maxSchema => n < 0
-func (s *schema) merge(o *schema) (*schema, error) {
+func (s *Schema) merge(o *Schema) (*Schema, error) {
 	all, err := s.mergeAt("", o)
 	if err != nil || all == s {
 		return all, err
@@ -92,50 +100,50 @@ func (s *schema) merge(o *schema) (*schema, error) {
 	return all, nil
 }
 
-func (s *schema) mergeAt(path string, o *schema) (*schema, error) {
+func (s *Schema) mergeAt(path string, o *Schema) (*Schema, error) {
 	merged := s
-	edit := func() *schema {
+	edit := func() *Schema {
 		if merged == s {
-			merged = &schema{slices.Clone(s.fields), maps.Clone(s.byName)}
+			merged = &Schema{slices.Clone(s.fields), maps.Clone(s.byName)}
 		}
 		return merged
 	}
 	for _, f := range o.fields {
-		have := s.field(f.name)
+		have := s.field(f.Name)
 		switch {
 		case have == nil:
 			edit().add(f)
 			continue
-		case have.name != f.name:
-			return nil, fmt.Errorf("%w: the column %s%s is called %s%s in the table, and Delta knows no case: call it %s%s", ErrSchema, path, f.name, path, have.name, path, have.name)
+		case have.Name != f.Name:
+			return nil, fmt.Errorf("%w: the column %s%s is called %s%s in the table, and Delta knows no case: call it %s%s", ErrSchema, path, f.Name, path, have.Name, path, have.Name)
 		}
-		both, changed, err := have.of.merge(path+f.name, f.of)
+		both, changed, err := have.Type.merge(path+f.Name, f.Type)
 		if err != nil {
 			return nil, err
 		}
 		if changed {
-			edit().field(f.name).of = both
+			edit().field(f.Name).Type = both
 		}
 	}
 	return merged, nil
 }
 
 // merge returns a type that has the columns of both, and whether that is another type than d.
-func (d dataType) merge(path string, o dataType) (all dataType, changed bool, err error) {
+func (d DataType) merge(path string, o DataType) (all DataType, changed bool, err error) {
 	switch {
 	case d.Group != nil && o.Group != nil:
 		g, err := d.Group.mergeAt(path+".", o.Group)
-		return dataType{Group: g}, g != d.Group, err
+		return DataType{Group: g}, g != d.Group, err
 	case d.Array != nil && o.Array != nil:
 		e, changed, err := d.Array.merge(path+".element", *o.Array)
-		return dataType{Array: &e}, changed, err
+		return DataType{Array: &e}, changed, err
 	case d.Map != nil && o.Map != nil:
-		key, one, err := d.Map.key.merge(path+".key", o.Map.key)
+		key, one, err := d.Map.Key.merge(path+".key", o.Map.Key)
 		if err != nil {
 			return d, false, err
 		}
-		value, two, err := d.Map.value.merge(path+".value", o.Map.value)
-		return dataType{Map: &mapping{key, value}}, one || two, err
+		value, two, err := d.Map.Value.merge(path+".value", o.Map.Value)
+		return DataType{Map: &Mapping{key, value}}, one || two, err
 	case d.Name != "" && d.Name == o.Name:
 		return d, false, nil
 	}
@@ -146,9 +154,9 @@ func (d dataType) merge(path string, o dataType) (all dataType, changed bool, er
 var badNames = regexp.MustCompile(`[ ,;{}()\n\t=]`)
 
 // schemaOf returns Delta's schema of a Parquet file.
-func schemaOf(root parquet.Node) (*schema, error) { return groupOf("", root) }
+func schemaOf(root parquet.Node) (*Schema, error) { return groupOf("", root) }
 
-func groupOf(path string, n parquet.Node) (*schema, error) {
+func groupOf(path string, n parquet.Node) (*Schema, error) {
 	s := newSchema()
 	for _, f := range n.Fields() {
 		if badNames.MatchString(f.Name()) || f.Name() == "" {
@@ -170,10 +178,10 @@ func groupOf(path string, n parquet.Node) (*schema, error) {
 }
 
 // typeOf returns Delta's type of a column.
-func typeOf(path string, n parquet.Node) (dataType, error) {
+func typeOf(path string, n parquet.Node) (DataType, error) {
 	has := logical(n.Type())
 	if n.Repeated() {
-		return dataType{}, fmt.Errorf("%w: the column %s is repeated without being a LIST; in parquet-go give its field the tag list", ErrSchema, path)
+		return DataType{}, fmt.Errorf("%w: the column %s is repeated without being a LIST; in parquet-go give its field the tag list", ErrSchema, path)
 	}
 	if !n.Leaf() {
 		switch has.(type) {
@@ -183,33 +191,33 @@ func typeOf(path string, n parquet.Node) (dataType, error) {
 			return mapOf(path, n)
 		}
 		g, err := groupOf(path+".", n)
-		return dataType{Group: g}, err
+		return DataType{Group: g}, err
 	}
 	name, why := primitive(n.Type().Kind(), has)
 	if name == "" {
-		return dataType{}, fmt.Errorf("%w: Delta has no type for the column %s, which is %s: %s", ErrSchema, path, n.Type(), why)
+		return DataType{}, fmt.Errorf("%w: Delta has no type for the column %s, which is %s: %s", ErrSchema, path, n.Type(), why)
 	}
-	return dataType{Name: name}, nil
+	return DataType{Name: name}, nil
 }
 
-func listOf(path string, n parquet.Node) (dataType, error) {
+func listOf(path string, n parquet.Node) (DataType, error) {
 	if f := n.Fields(); len(f) == 1 && f[0].Repeated() && !f[0].Leaf() && len(f[0].Fields()) == 1 {
 		element, err := typeOf(path+".element", f[0].Fields()[0])
-		return dataType{Array: &element}, err
+		return DataType{Array: &element}, err
 	}
-	return dataType{}, fmt.Errorf("%w: the LIST %s has not the three levels that Parquet's format prescribes", ErrSchema, path)
+	return DataType{}, fmt.Errorf("%w: the LIST %s has not the three levels that Parquet's format prescribes", ErrSchema, path)
 }
 
-func mapOf(path string, n parquet.Node) (dataType, error) {
+func mapOf(path string, n parquet.Node) (DataType, error) {
 	if f := n.Fields(); len(f) == 1 && f[0].Repeated() && !f[0].Leaf() && len(f[0].Fields()) == 2 {
 		key, err := typeOf(path+".key", f[0].Fields()[0])
 		if err != nil {
-			return dataType{}, err
+			return DataType{}, err
 		}
 		value, err := typeOf(path+".value", f[0].Fields()[1])
-		return dataType{Map: &mapping{key, value}}, err
+		return DataType{Map: &Mapping{key, value}}, err
 	}
-	return dataType{}, fmt.Errorf("%w: the MAP %s has not the levels that Parquet's format prescribes", ErrSchema, path)
+	return DataType{}, fmt.Errorf("%w: the MAP %s has not the levels that Parquet's format prescribes", ErrSchema, path)
 }
 
 // logical returns what a column's values mean, or nil.
@@ -318,7 +326,7 @@ func decimalOf(typ string) (digits, scale int, ok bool) {
 }
 
 // unpartitioned returns an error if a file has a column by which the table is partitioned.
-func (s *schema) unpartitioned(by []string) error {
+func (s *Schema) unpartitioned(by []string) error {
 	for _, name := range by {
 		if s.field(name) != nil {
 			return fmt.Errorf("%w: the file has the column %s, by which the table is partitioned: leave it out, its value is in the file's Meta", ErrSchema, name)

@@ -13,13 +13,13 @@ import (
 )
 
 // deep is a schema of n columns, below some groups that lie in each other.
-func deep(groups, n int, name string) *schema {
+func deep(groups, n int, name string) *Schema {
 	s := newSchema()
 	for i := range n {
-		s.add(column(fmt.Sprint(name, i), dataType{Name: "long"}))
+		s.add(column(fmt.Sprint(name, i), DataType{Name: "long"}))
 	}
 	for range groups {
-		s = newSchema(column("g", dataType{Group: s}))
+		s = newSchema(column("g", DataType{Group: s}))
 	}
 	return s
 }
@@ -32,7 +32,7 @@ func TestSchemaText(t *testing.T) {
 		`{"type":"struct","fields":[{"name":"a","type":{"type":"array","elementType":{"type":"map","keyType":"string","valueType":{"type":"struct","fields":[]},"valueContainsNull":true},"containsNull":true},"nullable":true,"metadata":{}}]}`,
 		deep(20, 3, "x").String(),
 	} {
-		if s, err := decodeSchema(text); err != nil || s.String() != text {
+		if s, err := ParseSchema(text); err != nil || s.String() != text {
 			t.Errorf("got %v, %v\nwant %s", s, err, text)
 		}
 	}
@@ -42,7 +42,7 @@ func TestSchemaText(t *testing.T) {
 		`{"type":"struct","fields":[{"name":"a","type":{"type":"map","keyType":"string"}}]}`, `{"type":{"type":"struct"},"fields":[]}`,
 		strings.Repeat(`{"type":"array","elementType":`, 1000), deep(100, 1, "x").String(),
 	} {
-		if _, err := decodeSchema(text); !errors.Is(err, ErrDamaged) {
+		if _, err := ParseSchema(text); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%.100s: %v", text, err)
 		}
 	}
@@ -50,11 +50,11 @@ func TestSchemaText(t *testing.T) {
 
 // The first of two columns of one name counts, as for who reads the schema from its begin.
 func TestNamesFold(t *testing.T) {
-	s := newSchema(column("Straße", dataType{Name: "long"}), column("STRAßE", dataType{Name: "string"}), column("K", dataType{Name: "date"}))
+	s := newSchema(column("Straße", DataType{Name: "long"}), column("STRAßE", DataType{Name: "string"}), column("K", DataType{Name: "date"}))
 	for name, want := range map[string]string{"straßE": "long", "k": "date", "\u212a": "date", "STRASSE": "", "": ""} {
 		got := ""
 		if f := s.field(name); f != nil {
-			got = f.of.Name
+			got = f.Type.Name
 		}
 		if got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -65,7 +65,7 @@ func TestNamesFold(t *testing.T) {
 // A merge that changes nothing allocates next to nothing, whatever the types are, and returns the same.
 func TestMergeOfTheSame(t *testing.T) {
 	s, o := deep(30, 9000, "a column with a name "), deep(30, 9000, "a column with a name ")
-	var all *schema
+	var all *Schema
 	var err error
 	n := test.Allocated(func() { all, err = s.merge(o) })
 	if err != nil || all != s || n > 4<<20 {
@@ -93,7 +93,7 @@ func TestManyColumnsTakeLinearTime(t *testing.T) {
 			for range 4000 / columns {
 				f, err := decodeFooter(end, int64(len(end)))
 				if err == nil {
-					_, err = newSchema().merge(f.schema)
+					_, err = newSchema().merge(f.Schema)
 				}
 				if err != nil {
 					t.Fatal(err)

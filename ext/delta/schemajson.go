@@ -9,17 +9,17 @@ import (
 
 // The schema of a table as JSON. It is written and read in one pass, however deep it is.
 
-// String returns the schema as Delta's logs have it.
-func (s *schema) String() string { return string(s.append(nil)) }
+// String returns the schema as JSON, which is that of Delta's logs.
+func (s *Schema) String() string { return string(s.append(nil)) }
 
-func (s *schema) append(b []byte) []byte {
+func (s *Schema) append(b []byte) []byte {
 	b = append(b, `{"type":"struct","fields":[`...)
 	for i, f := range s.fields {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendText(append(b, `{"name":`...), f.name)
-		b = f.of.append(append(b, `,"type":`...))
+		b = appendText(append(b, `{"name":`...), f.Name)
+		b = f.Type.append(append(b, `,"type":`...))
 		b = append(b, `,"nullable":true,"metadata":{}}`...)
 	}
 	return append(b, "]}"...)
@@ -27,7 +27,7 @@ func (s *schema) append(b []byte) []byte {
 
 // String returns the type as Delta's logs have it. A primitive one is only its name. It is for errors, so
 // a long one is cut.
-func (d dataType) String() string {
+func (d DataType) String() string {
 	s := strings.Trim(string(d.append(nil)), `"`)
 	if len(s) > 1<<10 {
 		s = s[:1<<10] + "…"
@@ -35,7 +35,7 @@ func (d dataType) String() string {
 	return s
 }
 
-func (d dataType) append(b []byte) []byte {
+func (d DataType) append(b []byte) []byte {
 	switch {
 	case d.Group != nil:
 		return d.Group.append(b)
@@ -43,8 +43,8 @@ func (d dataType) append(b []byte) []byte {
 		b = d.Array.append(append(b, `{"type":"array","elementType":`...))
 		return append(b, `,"containsNull":true}`...)
 	case d.Map != nil:
-		b = d.Map.key.append(append(b, `{"type":"map","keyType":`...))
-		b = d.Map.value.append(append(b, `,"valueType":`...))
+		b = d.Map.Key.append(append(b, `{"type":"map","keyType":`...))
+		b = d.Map.Value.append(append(b, `,"valueType":`...))
 		return append(b, `,"valueContainsNull":true}`...)
 	}
 	return appendText(b, d.Name)
@@ -55,7 +55,8 @@ func appendText(b []byte, s string) []byte {
 	return append(b, text...)
 }
 
-func decodeSchema(text string) (*schema, error) {
+// ParseSchema reads what [Schema.String] returns.
+func ParseSchema(text string) (*Schema, error) {
 	r := &schemaReader{json.NewDecoder(strings.NewReader(text)), 0}
 	all, err := r.of()
 	if err == nil && all.Group == nil {
@@ -76,21 +77,21 @@ type schemaReader struct {
 }
 
 // of reads a type.
-func (r *schemaReader) of() (dataType, error) {
+func (r *schemaReader) of() (DataType, error) {
 	at, err := r.dec.Token()
 	if name, ok := at.(string); ok && name != "" && err == nil {
-		return dataType{Name: name}, nil
+		return DataType{Name: name}, nil
 	}
 	if err != nil || at != json.Delim('{') {
-		return dataType{}, errors.Join(fmt.Errorf("%v is no type", at), err)
+		return DataType{}, errors.Join(fmt.Errorf("%v is no type", at), err)
 	}
 	if r.depth++; r.depth > 2*maxLevels {
-		return dataType{}, fmt.Errorf("it has more than %d levels", 2*maxLevels)
+		return DataType{}, fmt.Errorf("it has more than %d levels", 2*maxLevels)
 	}
 	defer func() { r.depth-- }()
 	var name string
-	var s *schema
-	var element, key, value dataType
+	var s *Schema
+	var element, key, value DataType
 	err = r.members(func(member string) (err error) {
 		switch member {
 		case "type":
@@ -108,16 +109,16 @@ func (r *schemaReader) of() (dataType, error) {
 		}
 		return err
 	})
-	var none dataType
+	var none DataType
 	switch {
 	case err != nil:
 		return none, err
 	case name == "struct" && s != nil:
-		return dataType{Group: s}, nil
+		return DataType{Group: s}, nil
 	case name == "array" && element != none:
-		return dataType{Array: &element}, nil
+		return DataType{Array: &element}, nil
 	case name == "map" && key != none && value != none:
-		return dataType{Map: &mapping{key, value}}, nil
+		return DataType{Map: &Mapping{key, value}}, nil
 	}
 	return none, fmt.Errorf("there is no type %.100q, or it lacks something", name)
 }
@@ -138,7 +139,7 @@ func (r *schemaReader) members(member func(string) error) error {
 	return err
 }
 
-func (r *schemaReader) group() (*schema, error) {
+func (r *schemaReader) group() (*Schema, error) {
 	s := newSchema()
 	at, err := r.dec.Token()
 	if err != nil || at != json.Delim('[') {
@@ -148,19 +149,19 @@ func (r *schemaReader) group() (*schema, error) {
 		if at, err := r.dec.Token(); err != nil || at != json.Delim('{') {
 			return nil, errors.Join(fmt.Errorf("%v is no field", at), err)
 		}
-		var f field
+		var f Field
 		err := r.members(func(member string) (err error) {
 			switch member {
 			case "name":
-				err = r.dec.Decode(&f.name)
+				err = r.dec.Decode(&f.Name)
 			case "type":
-				f.of, err = r.of()
+				f.Type, err = r.of()
 			default:
 				err = r.dec.Decode(&json.RawMessage{})
 			}
 			return err
 		})
-		if err == nil && (f.name == "" || f.of == dataType{}) {
+		if err == nil && (f.Name == "" || f.Type == DataType{}) {
 			err = errors.New("a field lacks its name or its type")
 		}
 		if err != nil {

@@ -267,7 +267,8 @@ func (s *sim) open(st store.Store) *Publisher {
 		s.Errorf("open: %v", err)
 		return nil
 	}
-	p.every, p.most = 4, 5
+	p.CheckpointEvery(4)
+	p.tables[0].most = 5
 	return p
 }
 

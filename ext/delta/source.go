@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +18,8 @@ import (
 	"github.com/fencepost/fencepost/reader"
 )
 
-// source is a log that is published, and what is known of its edits.
-type source struct {
+// feed is a log that is published, and what is known of its edits. All formats share it.
+type feed struct {
 	Source
 	name string
 	// r, log and table are nil and zero until the source can be opened.
@@ -33,6 +34,17 @@ type source struct {
 	edits []reader.Edit
 	// readOnce: the log was read. warm: it had been before the last read, which could take a pin.
 	readOnce, warm bool
+	// reads counts how often the log was read in this round.
+	reads int
+	// footers are those of files that are not published yet, by key.
+	footers map[string]*Footer
+}
+
+// source is a log in the table of one format.
+type source struct {
+	*feed
+	// used is the newest of the reads of this round that the format may use: the table was loaded before it.
+	used int
 	// checked is a place that the log was found to contain.
 	checked reader.Place
 	// pin holds the version pinned, if this publisher took a pin that no version names yet.
@@ -55,20 +67,19 @@ type source struct {
 	waiting bool
 	// trouble counts looks in a row that found something gone.
 	trouble int
-	// footers are those of files that are not published yet, by key.
-	footers map[string]*footer
 }
 
-// step is a change of the Delta table: what some edits of one source do.
+// step is a change of the table: what some edits of one source do.
 type step struct {
 	add    []manifest.File
 	remove []string // keys
 	edits  uint64   // published after it
 	place  reader.Place
+	offset uint64 // records of the log before the last edit, if it is known
 }
 
 // open opens the log.
-func (s *source) open(ctx context.Context, p *Publisher) error {
+func (s *source) open(ctx context.Context, p *pub) error {
 	f, err := manifest.ReadFormat(ctx, s.Log, p.opts.Settle)
 	if err == nil && f.Backup {
 		err = fmt.Errorf("%w: %s", manifest.ErrBackup, s.name)
@@ -81,7 +92,7 @@ func (s *source) open(ctx context.Context, p *Publisher) error {
 		if files != "" {
 			return fmt.Errorf("%w: %s keeps its files in a second store, where they have names of their own: leave out Files", ErrOptions, s.name)
 		}
-		ro.Files, files = p.table.st, strings.TrimSuffix(f.FileName(filePrefix+"x"), "x")
+		ro.Files, files = p.opts.root, strings.TrimSuffix(f.FileName(filePrefix+"x"), "x")
 	}
 	r, err := reader.Open(ctx, s.Log, ro)
 	if err != nil {
@@ -98,8 +109,8 @@ func (s *source) open(ctx context.Context, p *Publisher) error {
 // place for each log id, up to which that log is published.
 //
 //mutant:replace by[s.log]; other != nil => by[s.log]; other == s
-func twins(sources []*source) {
-	by := map[fence.ID]*source{}
+func twins(sources []*feed) {
+	by := map[fence.ID]*feed{}
 	for _, s := range sources {
 		if s.r == nil {
 			continue
@@ -112,7 +123,7 @@ func twins(sources []*source) {
 }
 
 // total is how many edits the log has, as far as is known.
-func (s *source) total() uint64 {
+func (s *feed) total() uint64 {
 	if s.table == nil {
 		return 0
 	}
@@ -121,20 +132,30 @@ func (s *source) total() uint64 {
 
 // read reads on to the end of the log. If edits have come and it is time for a new hold, it also pins the
 // version of the log that was known before. So the pin takes no request to show that it holds.
-func (s *source) read(ctx context.Context, p *Publisher) error {
+func (s *source) read(ctx context.Context, p *pub) error {
 	return s.readAndPin(ctx, func(news []reader.Edit) string {
 		if len(news) == 0 || p.rivals > 0 || s.pin.Key != "" || !p.holdDue(s, holdsPerRetention) {
 			return "" // others may publish the edits: then this publisher needs no pin
 		}
-		return pinName(p.state.meta.ID)
+		return p.pinName()
 	})
 }
 
 func (s *source) readAndPin(ctx context.Context, want func([]reader.Edit) string) error {
+	// guard:table-read-after. A format uses a read of the log that another format has made only if its own table was
+	// loaded before that read.
+	//
+	//mutant:replace s.used < s.reads => s.reads > 0
+	if s.used < s.reads {
+		s.used = s.reads
+		return nil
+	}
 	news, pin, err := s.table.ReadAndPin(ctx, want)
 	if err != nil {
 		return err
 	}
+	s.reads++
+	s.used = s.reads
 	s.warm, s.readOnce = s.readOnce, true
 	if pin.Key != "" {
 		s.pin, s.named, s.pins = pin, false, append(s.pins, pin)
@@ -149,7 +170,7 @@ func (s *source) readAndPin(ctx context.Context, want func([]reader.Edit) string
 }
 
 // look reads the log and checks what is published against it.
-func (s *source) look(ctx context.Context, p *Publisher) error {
+func (s *source) look(ctx context.Context, p *pub) error {
 	if err := s.readAndPin(ctx, func([]reader.Edit) string { return "" }); err != nil {
 		return err
 	}
@@ -157,7 +178,7 @@ func (s *source) look(ctx context.Context, p *Publisher) error {
 }
 
 // last is the number of the newest edit that is known, or 0.
-func (s *source) last() uint64 {
+func (s *feed) last() uint64 {
 	if len(s.edits) == 0 {
 		return 0
 	}
@@ -166,22 +187,20 @@ func (s *source) last() uint64 {
 
 // plan returns the steps from what a state of the Delta table has of the source to the end of
 // the log. The log must have been read after that state.
-func (s *source) plan(ctx context.Context, p *Publisher) ([]step, error) {
+func (s *source) plan(ctx context.Context, p *pub) ([]step, error) {
 	if err := s.check(ctx, p); err != nil {
 		return nil, err
 	}
-	published, _, known := p.state.source(s.log)
+	published, _, known := p.state.Source(s.log)
 	total := s.table.Edits()
 	if published == total {
-		s.edits = nil // also of a log without an edit
-		return nil, nil
+		return nil, nil // also of a log without an edit
 	}
 	// Each edit on its own, if all are there that are not published.
 	if n := total - published; uint64(len(s.edits)) >= n {
-		s.edits = slices.Clone(s.edits[uint64(len(s.edits))-n:])
 		steps := make([]step, 0, n)
-		for _, e := range s.edits {
-			steps = append(steps, step{add: e.Change.Add, remove: e.Change.Remove, edits: e.Number, place: e.After})
+		for _, e := range s.edits[uint64(len(s.edits))-n:] {
+			steps = append(steps, step{add: e.Change.Add, remove: e.Change.Remove, edits: e.Number, place: e.After, offset: e.Offset})
 		}
 		if !known {
 			return []step{merge(steps)}, nil // the table begins with one version
@@ -193,8 +212,8 @@ func (s *source) plan(ctx context.Context, p *Publisher) ([]step, error) {
 }
 
 // check checks that the log has what is published, and that the table is the log's.
-func (s *source) check(ctx context.Context, p *Publisher) error {
-	published, h, known := p.state.source(s.log)
+func (s *source) check(ctx context.Context, p *pub) error {
+	published, h, known := p.state.Source(s.log)
 	if !h.Gone {
 		if err := s.alone(p, known); err != nil {
 			return err
@@ -220,7 +239,7 @@ func (s *source) check(ctx context.Context, p *Publisher) error {
 // guard:delta-one-log. A table in a log's own store has the files of that log only.
 //
 //mutant:replace !s.own => true
-func (s *source) alone(p *Publisher, known bool) error {
+func (s *source) alone(p *pub, known bool) error {
 	if !s.own {
 		return nil // logs that share a second store are one table
 	}
@@ -231,9 +250,9 @@ func (s *source) alone(p *Publisher, known bool) error {
 			other = all[0].String()
 		}
 	case !known: // tables of several such logs have a folder for each
-		for path, f := range p.state.files {
-			if f.log != s.log.String() && strings.HasPrefix(path, s.Files) {
-				other = f.log
+		for path, log := range p.state.Files() {
+			if log != s.log && strings.HasPrefix(path, s.Files) {
+				other = log.String()
 			}
 		}
 	}
@@ -241,7 +260,7 @@ func (s *source) alone(p *Publisher, known bool) error {
 		return nil
 	}
 	return fmt.Errorf("%w: the table in %s has files of log %s, and %s is log %s, which would add its own: create this log at a new place, and publish it there; or, if the old table is no longer needed, delete all objects below %s there, and start the publisher again",
-		ErrSource, p.table.st.Traits().Name, other, s.name, s.log, logPrefix)
+		ErrSource, p.opts.root.Traits().Name, other, s.name, s.log, path.Dir(p.table.First())+"/")
 }
 
 func (s *source) restored(why string) error {
@@ -269,15 +288,20 @@ func (s *source) contains(ctx context.Context, p reader.Place) error {
 }
 
 // difference compares the live files with the active ones.
-func (s *source) difference(ctx context.Context, st *state) (step, error) {
+func (s *source) difference(ctx context.Context, st State) (step, error) {
 	d := step{edits: s.table.Edits(), place: s.table.End()}
-	active := st.filesOf(s.log)
+	active := map[string]bool{}
+	for path, log := range st.Files() {
+		if log == s.log {
+			active[path] = true
+		}
+	}
 	for f, err := range s.table.Files(ctx) {
 		if err != nil {
 			return step{}, err
 		}
 		path := s.path(f.Key)
-		if active[path] == nil {
+		if !active[path] {
 			d.add = append(d.add, f)
 		}
 		delete(active, path)
@@ -322,7 +346,7 @@ func merge(steps []step) step {
 // inspect reads the footers of the files to be added, and returns the schema that all need. It also
 // returns the steps: those from a file that cannot be in the table to the edit that removes it are
 // one.
-func (s *source) inspect(ctx context.Context, p *Publisher, steps []step) ([]step, *schema, error) {
+func (s *source) inspect(ctx context.Context, p *pub, steps []step) ([]step, *Schema, error) {
 	bad, err := s.readFooters(ctx, p, steps)
 	if err != nil {
 		return nil, nil, err
@@ -342,22 +366,19 @@ func (s *source) inspect(ctx context.Context, p *Publisher, steps []step) ([]ste
 }
 
 // readFooters reads those that are not known yet. It returns what is wrong with files, by key.
-func (s *source) readFooters(ctx context.Context, p *Publisher, steps []step) (bad map[string]error, other error) {
+func (s *source) readFooters(ctx context.Context, p *pub, steps []step) (bad map[string]error, other error) {
 	var todo []manifest.File
 	for _, st := range steps {
 		todo = append(todo, st.add...)
 	}
 	bad = map[string]error{}
-	types, err := p.types()
-	if err != nil {
-		return nil, err
-	}
+	types := p.types()
 	for _, f := range todo {
 		if err := partitioned(types, s.path(f.Key), f); err != nil {
 			bad[f.Key] = err
 		}
 	}
-	found, failed := make([]*footer, len(todo)), make([]error, len(todo))
+	found, failed := make([]*Footer, len(todo)), make([]error, len(todo))
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for i, f := range todo {
@@ -365,13 +386,13 @@ func (s *source) readFooters(ctx context.Context, p *Publisher, steps []step) (b
 			continue
 		}
 		g.Go(func() error {
-			found[i], failed[i] = readFooter(ctx, p.table.st, s.path(f.Key), f, p.opts.Settle)
+			found[i], failed[i] = readFooter(ctx, p.opts.root, s.path(f.Key), f, p.opts.Settle)
 			return nil
 		})
 	}
 	_ = g.Wait() // it has none
 	// Also after an error: the next try reads only the footers that are missing.
-	s.footers = map[string]*footer{}
+	s.footers = map[string]*Footer{}
 	for i, f := range todo {
 		switch err := failed[i]; {
 		case found[i] != nil:
@@ -387,13 +408,10 @@ func (s *source) readFooters(ctx context.Context, p *Publisher, steps []step) (b
 
 // fit returns the schema that the files of the steps need, or the first file that cannot be in the
 // table, with the index of its step.
-func (s *source) fit(p *Publisher, steps []step, bad map[string]error) (need *schema, at int, key string, err error) {
-	table, by, err := p.schema()
-	if err != nil {
-		return nil, 0, "", err
-	}
+func (s *source) fit(p *pub, steps []step, bad map[string]error) (need *Schema, at int, key string, err error) {
+	table, by := p.schema()
 	need = newSchema()
-	var last *footer
+	var last *Footer
 	for i, st := range steps {
 		for _, f := range st.add {
 			if err := bad[f.Key]; err != nil {
@@ -401,15 +419,15 @@ func (s *source) fit(p *Publisher, steps []step, bad map[string]error) (need *sc
 			}
 			own := s.footers[f.Key]
 			if last != nil && own.text == last.text {
-				own.schema = last.schema // most files are alike: keep one of their schemas
+				own.Schema = last.Schema // most files are alike: keep one of their schemas
 				continue
 			}
 			last = own
-			if err = own.schema.unpartitioned(by); err == nil {
-				table, err = table.merge(own.schema)
+			if err = own.Schema.unpartitioned(by); err == nil {
+				table, err = table.merge(own.Schema)
 			}
 			if err == nil {
-				need, err = need.merge(own.schema)
+				need, err = need.merge(own.Schema)
 			}
 			if err != nil {
 				return nil, i, f.Key, fmt.Errorf("%s: %w; "+removeIt, s.path(f.Key), err)

@@ -19,6 +19,9 @@ type state struct {
 	gone     map[string]*remove // removed not long ago
 	sum      sum
 	past     past
+	// parsed is what parsedOf says, the newest metaData that was read.
+	parsed   *Meta
+	parsedOf *metaData
 }
 
 // file is an active file. It has the log's id as its only tag.
@@ -249,34 +252,23 @@ func (s *state) total() sum {
 	return t
 }
 
-// source returns what the table says of a log.
-func (s *state) source(log fence.ID) (edits uint64, h hold, known bool) {
+// Source is [State.Source].
+func (s *state) Source(log fence.ID) (edits uint64, h Hold, known bool) {
 	config, ok := s.domains[domainPrefix+log.String()]
 	if !ok {
-		return 0, hold{}, false
+		return 0, Hold{}, false
 	}
 	_, h, ok = (&domain{Domain: domainPrefix + log.String(), Config: config}).hold()
 	return s.txns[log.String()], h, ok
 }
 
-// holds returns the holds of all sources.
-func (s *state) holds() map[fence.ID]hold {
-	all := map[fence.ID]hold{}
+// Holds is [State.Holds].
+func (s *state) Holds() map[fence.ID]Hold {
+	all := map[fence.ID]Hold{}
 	for name, config := range s.domains {
 		if log, h, ok := (&domain{Domain: name, Config: config}).hold(); ok {
 			all[log] = h
 		}
 	}
 	return all
-}
-
-// filesOf returns the active files of a log.
-func (s *state) filesOf(log fence.ID) map[string]*file {
-	id, own := log.String(), map[string]*file{}
-	for path, f := range s.files {
-		if f.log == id {
-			own[path] = f
-		}
-	}
-	return own
 }

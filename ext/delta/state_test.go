@@ -74,9 +74,9 @@ func TestCopiedSource(t *testing.T) {
 	there := small().files["1/a.parquet"]
 	works := make([]*work, 3)
 	for i, key := range []string{"file/1/a.parquet", "file/1/new.parquet", "file/1/new.parquet"} {
-		works[i] = &work{source: &source{log: fence.ID{byte(2 + i)}}, steps: []step{{add: []manifest.File{{Key: key}}}}}
+		works[i] = &work{source: &source{feed: &feed{log: fence.ID{byte(2 + i)}}}, steps: []step{{add: []manifest.File{{Key: key}}}}}
 	}
-	p := &Publisher{state: small()}
+	p := &pub{state: small()}
 	p.claim(works)
 	if !errors.Is(works[0].err, ErrSource) || !strings.Contains(works[0].err.Error(), there.log) || works[1].err != nil || !errors.Is(works[2].err, ErrSource) {
 		t.Error(works[0].err, works[1].err, works[2].err)

@@ -2,8 +2,6 @@ package delta
 
 import (
 	"encoding/binary"
-	"encoding/json"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,51 +11,52 @@ import (
 )
 
 const (
-	// maxStatColumns is of how many columns Delta keeps statistics, and maxStatText how many
+	// maxColumns is of how many columns there are statistics, and maxStatText of how many
 	// bytes of a text.
-	maxStatColumns = 32
-	maxStatText    = 64
-	// maxStats is how many bytes the statistics of a file take. Those that take more are left out.
-	maxStats = 64 << 10
+	maxColumns  = 100
+	maxStatText = 64
 )
 
-// stats is the document of a file's statistics.
-type stats struct {
-	Records int64          `json:"numRecords"`
-	Min     map[string]any `json:"minValues,omitempty"`
-	Max     map[string]any `json:"maxValues,omitempty"`
-	Nulls   map[string]any `json:"nullCount,omitempty"`
+// ColumnStats is what a footer tells of a column that is not repeated.
+type ColumnStats struct {
+	// Path are the names from the root to the column.
+	Path []string
+	// Type is its primitive type, as [DataType.Name].
+	Type string
+	// Values counts the values with the nulls. Nulls counts these, if CountsNulls.
+	Values, Nulls int64
+	CountsNulls   bool
+	// Low and High are bounds, or nil: an int64, which is a number, the days or the microseconds since 1970, or a decimal
+	// without its point; or a string. Low may be less than the least value. Floating point numbers have none:
+	// the footer does not say whether there is a NaN, which is greater than all numbers for some engines.
+	Low, High any
 }
 
-// statsOf takes the statistics from a footer. A column without them is left out.
-func statsOf(f *parquet.File) (string, error) {
-	all := stats{Records: f.NumRows(), Min: map[string]any{}, Max: map[string]any{}, Nulls: map[string]any{}}
-	columns := 0
+// columnsOf takes the statistics from a footer. A column without them is left out.
+func columnsOf(f *parquet.File) (all []ColumnStats) {
 	for _, path := range f.Schema().Columns() {
 		leaf, ok := f.Schema().Lookup(path...)
 		if !ok || leaf.MaxRepetitionLevel > 0 {
 			continue // these have no statistics
 		}
-		if columns++; columns > maxStatColumns {
+		if len(all) == maxColumns {
 			break
 		}
-		all.column(f.Metadata(), path, leaf)
+		all = append(all, columnOf(f.Metadata(), path, leaf))
 	}
-	b, err := json.Marshal(all)
-	if err == nil && len(b) > maxStats {
-		b, err = json.Marshal(stats{Records: all.Records})
-	}
-	return string(b), err
+	return all
 }
 
-func (s *stats) column(meta *format.FileMetaData, path []string, leaf parquet.LeafColumn) {
+func columnOf(meta *format.FileMetaData, path []string, leaf parquet.LeafColumn) ColumnStats {
 	t := leaf.Node.Type()
+	name, _ := primitive(t.Kind(), logical(t))
+	s := ColumnStats{Path: path, Type: name}
 	var low, high parquet.Value
-	bounded, nulls, values := true, int64(0), int64(0)
+	bounded := true
 	for i := range meta.RowGroups {
 		c := &meta.RowGroups[i].Columns[leaf.ColumnIndex].MetaData
 		of := &c.Statistics
-		nulls, values = nulls+of.NullCount, values+c.NumValues
+		s.Nulls, s.Values = s.Nulls+of.NullCount, s.Values+c.NumValues
 		if of.NullCount == c.NumValues {
 			continue // nothing but nulls
 		}
@@ -75,31 +74,15 @@ func (s *stats) column(meta *format.FileMetaData, path []string, leaf parquet.Le
 	}
 	// A footer that does not tell the count of nulls looks like one without nulls. Only a
 	// column that cannot be null has certainly none.
-	if nulls > 0 || leaf.MaxDefinitionLevel == 0 {
-		put(s.Nulls, path, nulls)
-	}
+	s.CountsNulls = s.Nulls > 0 || leaf.MaxDefinitionLevel == 0
 	if !bounded || low.IsNull() {
-		return
+		return s
 	}
-	lo, ok := statValue(t, low, false)
-	hi, ok2 := statValue(t, high, true)
-	if ok && ok2 {
-		put(s.Min, path, lo)
-		put(s.Max, path, hi)
+	lo, hi := bound(t, low, false), bound(t, high, true)
+	if lo != nil && hi != nil {
+		s.Low, s.High = lo, hi
 	}
-}
-
-// put sets a value in the maps of a nested column.
-func put(m map[string]any, path []string, v any) {
-	for _, name := range path[:len(path)-1] {
-		inner, ok := m[name].(map[string]any)
-		if !ok {
-			inner = map[string]any{}
-			m[name] = inner
-		}
-		m = inner
-	}
-	m[path[len(path)-1]] = v
+	return s
 }
 
 // plain decodes a bound of Parquet's statistics.
@@ -120,85 +103,50 @@ func plain(t parquet.Type, b []byte) (v parquet.Value, ok bool) {
 	return v, false
 }
 
-// statValue returns a bound as Delta writes it. An upper bound may be higher than the value,
-// and a lower one lower. Floating point numbers have none: the footer does not say whether
-// there is a NaN, which is greater than all numbers for some engines.
+// bound returns a bound, or nil. An upper bound may be higher than the value, and a lower one lower.
 //
-// guard:delta-decimal-bounds. A Delta version states no bounds, the lowest and the highest value, for a
+// guard:delta-decimal-bounds. A version states no bounds, the lowest and the highest value, for a
 // decimal column that Parquet keeps as bytes.
 //
-//mutant:replace k == parquet.Int32 || k == parquet.Int64 => k >= 0
-func statValue(t parquet.Type, v parquet.Value, upper bool) (any, bool) {
-	meaning := logical(t)
-	if d, ok := meaning.(*format.DecimalType); ok {
-		if k := t.Kind(); k == parquet.Int32 || k == parquet.Int64 {
-			return decimal(v, int(d.Scale)), true
-		}
-		return nil, false
+//mutant:replace !decimal || k == parquet.Int32 || k == parquet.Int64 => k >= 0
+func bound(t parquet.Type, v parquet.Value, upper bool) any {
+	meaning, k := logical(t), t.Kind()
+	_, decimal := meaning.(*format.DecimalType)
+	if known := !decimal || k == parquet.Int32 || k == parquet.Int64; !known {
+		return nil
 	}
-	switch t.Kind() {
+	switch k {
 	case parquet.Int32:
-		if _, ok := meaning.(*format.DateType); ok {
-			day := time.Unix(int64(v.Int32())*86400, 0).UTC()
-			return day.Format(time.DateOnly), inCalendar(day)
+		if _, ok := meaning.(*format.DateType); ok && !inCalendar(time.Unix(int64(v.Int32())*86400, 0).UTC()) {
+			return nil
 		}
-		return v.Int32(), true
+		return int64(v.Int32())
 	case parquet.Int64:
-		if _, ok := meaning.(*format.TimestampType); ok {
-			return moment(v.Int64(), upper)
+		if _, ok := meaning.(*format.TimestampType); ok && !inCalendar(time.UnixMicro(v.Int64()).UTC()) {
+			return nil
 		}
-		return v.Int64(), true
+		return v.Int64()
 	case parquet.ByteArray:
 		if meaning != nil {
 			return words(string(v.ByteArray()), upper)
 		}
 	}
-	return nil, false
+	return nil
 }
 
-// moment returns a time. Some engines read milliseconds only, so bounds are widened to these.
-func moment(micros int64, upper bool) (any, bool) {
-	t := time.UnixMicro(micros).UTC()
-	if !inCalendar(t) {
-		return nil, false
-	}
-	cut := t.Truncate(time.Millisecond)
-	if upper && cut.Before(t) {
-		cut = cut.Add(time.Millisecond)
-	}
-	return cut.Format("2006-01-02T15:04:05.000Z"), true
-}
-
-func words(s string, upper bool) (any, bool) {
+func words(s string, upper bool) any {
 	if !utf8.ValidString(s) {
-		return nil, false
+		return nil
 	}
 	if len(s) <= maxStatText {
-		return s, true
+		return s
 	}
 	if upper {
-		return nil, false // cut off, it would be too low
+		return nil // cut off, it would be too low
 	}
-	return strings.ToValidUTF8(s[:maxStatText], ""), true
+	return strings.ToValidUTF8(s[:maxStatText], "")
 }
 
 // inCalendar reports whether engines can read a time that is a bound. Others may be in a file, but
 // a bound that cannot be read may make the table unreadable.
 func inCalendar(t time.Time) bool { return t.Year() >= 1 && t.Year() <= 9998 }
-
-// decimal returns a number with some digits after the point.
-func decimal(v parquet.Value, scale int) json.Number {
-	n := int64(v.Int32())
-	if v.Kind() == parquet.Int64 {
-		n = v.Int64()
-	}
-	sign, digits := "", strconv.FormatInt(n, 10)
-	if n < 0 {
-		sign, digits = "-", digits[1:]
-	}
-	digits = strings.Repeat("0", max(0, scale+1-len(digits))) + digits
-	if scale > 0 {
-		digits = digits[:len(digits)-scale] + "." + digits[len(digits)-scale:]
-	}
-	return json.Number(sign + digits)
-}

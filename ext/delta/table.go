@@ -84,40 +84,6 @@ func (t *table) load(ctx context.Context, known *state) (*state, error) {
 	return s, err
 }
 
-func (p *Publisher) load(ctx context.Context) (err error) {
-	now := p.opts.Clock.Now()
-	if p.state, err = p.table.load(ctx, p.state); err == nil {
-		p.looked = now
-	}
-	return err
-}
-
-// newer reports whether there may be a later version than the one that is known. One that came since the last look cannot have
-// been deleted already: it stays for a retention.
-func (p *Publisher) newer(ctx context.Context) (bool, error) {
-	now := p.opts.Clock.Now()
-	if now.Sub(p.looked) >= retentionOf(p.state.meta, p.opts.Retention)/2 {
-		return true, nil
-	}
-	_, _, err := store.Read(ctx, p.table.st, commitKey(p.state.version+1), &store.ReadOptions{Length: 1, Settle: p.opts.Settle})
-	if errors.Is(err, store.ErrNotFound) {
-		p.looked = now
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// reload loads the table. If there is something to let go of, it lists the whole Delta log, so that
-// tidy needs no listing of its own.
-func (p *Publisher) reload(ctx context.Context) (s *state, err error) {
-	p.looked = p.opts.Clock.Now()
-	if p.listed = nil; !p.due.Load() {
-		return p.table.load(ctx, p.state)
-	}
-	s, p.listed, err = p.table.loadFrom(ctx, p.state, 0)
-	return s, err
-}
-
 // loadFrom is load with a listing from a version on, which it returns. A load without a known state
 // lists everything.
 func (t *table) loadFrom(ctx context.Context, known *state, from int64) (*state, *listing, error) {

@@ -6,14 +6,14 @@ import "slices"
 type part struct {
 	*work
 	step
-	hold hold
+	hold Hold
 }
 
 // names reports whether the version names the pin that the publisher has taken for it.
 func (w *part) names() bool { return w.pin.Key != "" && w.hold.Manifest == w.pin.Version }
 
 // versions returns the parts of each version to be created.
-func (p *Publisher) versions(todo []*work) [][]part {
+func (p *pub) versions(todo []*work) [][]part {
 	count := 0
 	for _, w := range todo {
 		count += len(w.steps)
@@ -24,15 +24,15 @@ func (p *Publisher) versions(todo []*work) [][]part {
 		if count > p.most {
 			steps = runs(steps)
 		}
-		_, old, known := p.state.source(w.log)
+		_, old, known := p.state.Source(w.log)
 		for i, st := range steps {
-			h := hold{Manifest: w.pin.Version, Held: w.pin.Created.UnixMilli()}
+			h := Hold{Manifest: w.pin.Version, Held: w.pin.Created.UnixMilli()}
 			// guard:delta-run-holds. If a publisher creates several Delta versions of a log in a row,
 			// only the last names the newly pinned manifest; the others name the old one.
 			//
 			//mutant:replace i < len(steps)-1 && known => i < 0 && known
 			if w.pin.Key == "" || i < len(steps)-1 && known {
-				h = hold{Manifest: old.Manifest, Held: old.Held}
+				h = Hold{Manifest: old.Manifest, Held: old.Held}
 			}
 			h.Epoch, h.Slot, h.Opened = uint64(st.place.Slot.Epoch), st.place.Slot.Seq, st.place.Opened
 			switch {
@@ -83,38 +83,32 @@ func runs(steps []step) (all []step) {
 	return append(all, merge(steps[first:]))
 }
 
-// actions returns what one version does for one source.
-func (p *Publisher) actions(w part, now int64) []action {
-	log := w.log.String()
+// change returns what one version does for one source.
+func (p *pub) change(w part) Part {
 	rewrites := p.rewrites(w)
 	replaced := map[string]bool{}
-	var all []action
+	c := Part{Log: w.log, Name: w.name, Edits: w.step.edits, Offset: w.offset, Hold: w.hold}
 	for _, f := range w.add {
 		values := map[string]*string{}
-		for _, name := range p.state.meta.Partition {
+		for _, name := range p.state.Meta().Partition {
 			values[name] = nil
-			if v := f.Meta[name]; v != "" { // for Delta an empty value is null
+			if v := f.Meta[name]; v != "" { // for engines an empty value is null
 				values[name] = &v
 			}
 		}
 		for _, key := range rewrites[f.Key] {
 			replaced[key] = true
 		}
-		added := &file{path: w.path(f.Key), log: log, partition: values, size: f.Size, modified: now, stats: w.footers[f.Key].stats}
-		all = append(all, action{Add: added.add(rewrites[f.Key] == nil)})
+		c.Add = append(c.Add, Added{Path: w.path(f.Key), File: f, Partition: values, Footer: w.footers[f.Key], Rewrite: rewrites[f.Key] != nil})
 	}
 	for _, key := range w.step.remove {
-		f := p.state.files[w.path(key)]
-		if f == nil {
-			f = &file{path: w.path(key)} // refused when the version is computed
-		}
-		all = append(all, action{Remove: f.remove(now, !replaced[key])})
+		c.Remove = append(c.Remove, Removed{Path: w.path(key), Rewrite: replaced[key]})
 	}
-	return append(all, action{Txn: &txn{App: log, Version: w.edits, Updated: now}}, w.hold.action(w.log))
+	return c
 }
 
 // rewrites returns the files of a step that bring no new rows, with those that they replace.
-func (p *Publisher) rewrites(w part) map[string][]string {
+func (p *pub) rewrites(w part) map[string][]string {
 	all := map[string][]string{}
 	for _, f := range w.add {
 		list, err := f.Replaces()
@@ -122,7 +116,8 @@ func (p *Publisher) rewrites(w part) map[string][]string {
 			continue // an entry of the same name that means something else
 		}
 		stranger := func(key string) bool {
-			return p.state.files[w.path(key)] == nil || !slices.Contains(w.step.remove, key)
+			_, active := p.state.Owner(w.path(key))
+			return !active || !slices.Contains(w.step.remove, key)
 		}
 		// guard:delta-rewrite. A rewritten file is marked as no change of data only if the Delta
 		// version removes all files that it replaces, and these were active before.

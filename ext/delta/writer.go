@@ -32,6 +32,8 @@ type WriterOptions[T any] struct {
 	// their column's type. It reads the table again for each commit until the table is there, and then for
 	// each 64th: the requests of a publisher that begins.
 	Table store.Store
+	// Format is that of Table; default [Lake].
+	Format Format
 	// Partition returns the values of the columns by which the table is partitioned, by
 	// name. Rows of one file have the same. Their struct does not have these columns.
 	Partition func(*T) map[string]string
@@ -86,6 +88,9 @@ func (o *WriterOptions[T]) Validate() error {
 func (o *WriterOptions[T]) withDefaults() WriterOptions[T] {
 	v := *cmp.Or(o, &WriterOptions[T]{})
 	v.FileSize = cmp.Or(v.FileSize, defaultFileSize)
+	if v.Format == nil {
+		v.Format = Lake()
+	}
 	v.Rows = cmp.Or(v.Rows, defaultRows)
 	v.Compression = cmp.Or(v.Compression, Zstd)
 	return v
@@ -96,8 +101,8 @@ func (o *WriterOptions[T]) withDefaults() WriterOptions[T] {
 type Writer[T any] struct {
 	log    Log
 	opts   WriterOptions[T]
-	schema *schema  // of T
-	all    *schema  // of T, and of the files that were complete
+	schema *Schema  // of T
+	all    *Schema  // of T, and of the files that were complete
 	table  *fitting // what the table has, or nil
 	since  int      // commits since table was read
 	config []parquet.WriterOption
@@ -147,7 +152,7 @@ func NewWriter[T any](ctx context.Context, log Log, opts *WriterOptions[T]) (*Wr
 	}
 	w := &Writer[T]{log: log, opts: o, schema: own, all: own, open: map[string]*openFile[T]{}}
 	if !store.IsNil(o.Table) {
-		if w.table, err = loadFitting(ctx, o.Table, o.Settle); err != nil {
+		if w.table, err = loadFitting(ctx, o.Format, o.Table, o.Settle); err != nil {
 			return nil, err
 		}
 		if err := w.table.fits(own); err != nil {
@@ -180,7 +185,7 @@ func sortable(s *parquet.Schema) error {
 
 // fitting is what a table asks of a file. A table that has no version yet asks nothing.
 type fitting struct {
-	schema *schema           // or nil
+	schema *Schema           // or nil
 	by     []string          // the columns by which the table is partitioned
 	types  map[string]string // of these columns
 }
@@ -188,21 +193,21 @@ type fitting struct {
 // refit is after how many commits a Writer reads the table again.
 const refit = 64
 
-func loadFitting(ctx context.Context, root store.Store, settle *store.SettleOptions) (*fitting, error) {
-	t := &table{st: root, settle: settle, clock: clock.Or(nil), foreign: func(string, string) {}}
-	s, err := t.load(ctx, nil)
-	if err != nil || s.meta == nil {
-		return &fitting{}, err
-	}
-	has, err := decodeSchema(s.meta.Schema)
+func loadFitting(ctx context.Context, f Format, root store.Store, settle *store.SettleOptions) (*fitting, error) {
+	t, err := f.Open(Place{Root: root, Settle: settle, Clock: clock.Or(nil), Foreign: func(string, string) {}, Failed: func(error) {}})
 	if err != nil {
 		return nil, err
 	}
-	return &fitting{has, s.meta.Partition, s.meta.partitions(has)}, nil
+	s, err := t.Load(ctx, nil, false)
+	if err != nil || s.Meta() == nil {
+		return &fitting{}, err
+	}
+	m := s.Meta()
+	return &fitting{m.Schema, m.Partition, m.types()}, nil
 }
 
 // fits checks a schema against that of the table, if there is one.
-func (f *fitting) fits(own *schema) error {
+func (f *fitting) fits(own *Schema) error {
 	if f.schema == nil {
 		return nil
 	}
@@ -234,7 +239,7 @@ func (w *Writer[T]) fit(ctx context.Context) error {
 	if w.table == nil || w.table.schema != nil && w.since < refit {
 		return nil
 	}
-	now, err := loadFitting(ctx, w.opts.Table, w.opts.Settle)
+	now, err := loadFitting(ctx, w.opts.Format, w.opts.Table, w.opts.Settle)
 	if err != nil {
 		return err
 	}
