@@ -1,0 +1,67 @@
+package iceberg_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// TestBothFormats: both tables have the same files at each number of edits that is published.
+func TestBothFormats(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		p := k.publisher(nil, nil)
+		var keys []string
+		for i := range 40 {
+			switch {
+			case i%7 == 6:
+				keys = append(keys, k.rows(2, keys[0], keys[2]))
+				keys = slices.Delete(slices.Delete(keys, 2, 3), 0, 1)
+			case i%9 == 8:
+				k.remove(keys[1])
+				keys = slices.Delete(keys, 1, 2)
+			default:
+				keys = append(keys, k.rows(3))
+			}
+			if i%3 != 1 {
+				k.publish(p)
+			}
+			if i%10 == 9 {
+				k.compact()
+			}
+		}
+		r := k.publish(p)
+		if r.Format != "delta" || len(r.Also) != 1 || r.Also[0].Format != "iceberg" || r.Also[0].Sources[0].Published != r.Sources[0].Published {
+			t.Fatalf("%+v", r)
+		}
+		e := k.engine()
+		d, err := e.document(r.Also[0].Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		byEdits, found := k.deltaAt(), 0
+		for _, s := range d.Snapshots {
+			edits, err := strconv.ParseUint(s.Summary["fencepost.edits"], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := e.files(d, s.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want, ok := byEdits[edits]; !ok || !slices.Equal(got, want) {
+				t.Errorf("after %d edits Iceberg has %v, and Delta %v", edits, got, want)
+			}
+			if s.Summary["total-data-files"] != strconv.Itoa(len(got)) || s.Summary["fencepost.log"] == "" || s.Summary["fencepost.epoch"] == "" {
+				t.Errorf("%d files: %v", len(got), s.Summary)
+			}
+			found++
+		}
+		if want := k.live(); found < 30 || !slices.Equal(byEdits[r.Sources[0].Edits], want) {
+			t.Errorf("%d snapshots; the log has %v", found, want)
+		}
+		// A publisher that begins with nothing reads the same state.
+		if r := k.publish(k.publisher(nil, nil)); r.Versions != 0 || r.Also[0].Versions != 0 {
+			t.Errorf("a second publisher has created %+v", r)
+		}
+	})
+}
