@@ -7,6 +7,7 @@ replace (
 	github.com/fencepost/fencepost/ext/agent => ../../ext/agent
 	github.com/fencepost/fencepost/ext/catalog => ../../ext/catalog
 	github.com/fencepost/fencepost/ext/delta => ../../ext/delta
+	github.com/fencepost/fencepost/ext/iceberg => ../../ext/iceberg
 	github.com/fencepost/fencepost/ext/lock => ../../ext/lock
 	github.com/fencepost/fencepost/ext/promhooks => ../../ext/promhooks
 	github.com/fencepost/fencepost/store/azurestore => ../../store/azurestore
@@ -19,6 +20,7 @@ require (
 	github.com/fencepost/fencepost/ext/agent v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/catalog v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/delta v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/iceberg v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/lock v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/promhooks v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/store/azurestore v0.0.0-00010101000000-000000000000
@@ -44,6 +46,7 @@ require (
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/fencepost/fencepost/ext/rewrite v0.0.0-00010101000000-000000000000 // indirect
 	github.com/mattn/go-runewidth v0.0.20 // indirect
+	github.com/twmb/avro v1.9.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 )
 

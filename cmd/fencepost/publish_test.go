@@ -167,3 +167,43 @@ func TestPublish(t *testing.T) {
 		}
 	}
 }
+
+// TestPublishIceberg: one log becomes a table in two formats.
+func TestPublishIceberg(t *testing.T) {
+	dir := t.TempDir() + "/log"
+	url := "file://" + dir
+	must(t, "", "init", url)
+	commitParquet(t, url, 1)
+	want := "format     delta\nversion    1, with 1 files\npublished  1 of 1 edits; 0 behind\nholds      version 2 of the manifest\n" +
+		"format     iceberg\nversion    2, with 1 files\npublished  1 of 1 edits; 0 behind\nholds      version 2 of the manifest\n"
+	if got := must(t, "", "publish", "--format", "delta,iceberg", url); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	var d publishverb.PublishedDoc
+	if err := json.Unmarshal([]byte(must(t, "", "published", "--json", "--format", "iceberg", url)), &d); err != nil || d.Format != "iceberg" || d.Version != 2 || d.Published != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	hint, err := os.ReadFile(filepath.Join(dir, "file", "metadata", "version-hint.text"))
+	if err != nil || string(hint) != "1000000002" {
+		t.Errorf("the hint is %q, %v", hint, err)
+	}
+	body, err := os.ReadFile(filepath.Join(dir, "file", "metadata", "v1000000002.metadata.json"))
+	if err != nil || !strings.Contains(string(body), `"location":"`+url+`/file"`) {
+		t.Errorf("%.300s, %v", body, err)
+	}
+	if got := must(t, "", "verify", url); strings.Contains(got, "metadata/") {
+		t.Errorf("verify says %q", got)
+	}
+	if r := run(t, "", "published", "--format", "iceberg", "--location", "s3://elsewhere/file", url); r.status == 0 || !strings.Contains(r.err, "says that it is at "+url) {
+		t.Errorf("%+v", r)
+	}
+	if r := run(t, "", "publish", "--format", "hudi", url); r.status != 64 || !strings.Contains(r.err, `no format "hudi"`) {
+		t.Errorf("%+v", r)
+	}
+	if got := must(t, "", "unpublish", "--format", "iceberg", url); got != "unpublished; the last version is 3\n" {
+		t.Error(got)
+	}
+	if got := must(t, "", "published", url); !strings.Contains(got, "version    1, with 1 files") {
+		t.Error(got)
+	}
+}

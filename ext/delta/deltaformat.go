@@ -124,14 +124,14 @@ func (t *deltaTable) Owes(s State) (bool, time.Duration) {
 }
 
 // Settle is [Table.Settle].
-func (t *deltaTable) Settle(ctx context.Context, s State) error {
+func (t *deltaTable) Settle(ctx context.Context, s State) (bool, error) {
 	if s.Version() <= 0 {
-		return nil
+		return false, nil
 	}
 	if err := t.checkpoint(ctx, s.(*state), s.Meta().Retention); err != nil {
-		return fmt.Errorf("delta: the checkpoint of version %d is not written: %w", s.Version(), err)
+		return false, fmt.Errorf("delta: the checkpoint of version %d is not written: %w", s.Version(), err)
 	}
-	return nil
+	return true, nil
 }
 
 // Ours is [Table.Ours].

@@ -49,9 +49,9 @@ type Table interface {
 	// quicker. True does not say that the version is in the table: a load that begins later must show it.
 	Create(ctx context.Context, s State, c *Change) (bool, error)
 	// Owes reports whether the newest version needs another object, such as a checkpoint or a hint, and how
-	// long that can wait. Settle writes it.
+	// long that can wait. Settle writes it, and reports whether older objects may be let go of now.
 	Owes(s State) (owes bool, wait time.Duration)
-	Settle(ctx context.Context, s State) error
+	Settle(ctx context.Context, s State) (done bool, err error)
 	// Expire finds the oldest version within the retention. It returns the manifest that this version names for each
 	// log, and a function that deletes what only older versions need. Without an error and without a map there is
 	// nothing to let go of yet.

@@ -91,10 +91,11 @@ func (p *pub) newer(ctx context.Context) (bool, error) {
 // settle writes what the newest version owes, such as a checkpoint. The version is there, with or without it:
 // so the round goes on after an error, and later rounds try again.
 func (p *pub) settle(ctx context.Context) {
-	err := p.table.Settle(ctx, p.state)
+	done, err := p.table.Settle(ctx, p.state)
 	if err == nil {
-		p.owed = owed{}
-		p.due.Store(true)
+		if p.owed = (owed{}); done {
+			p.due.Store(true)
+		}
 		return
 	}
 	p.owed = owed{is: true, tried: p.opts.Clock.Now(), wait: min(2*p.owed.wait+p.opts.Every, time.Minute)}

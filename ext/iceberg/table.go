@@ -202,17 +202,17 @@ func (t *table) Owes(delta.State) (bool, time.Duration) {
 }
 
 // Settle is [delta.Table.Settle]: it moves the hint forward.
-func (t *table) Settle(ctx context.Context, known delta.State) error {
+func (t *table) Settle(ctx context.Context, known delta.State) (bool, error) {
 	s := known.(*state)
 	if s.version == 0 {
-		return nil
+		return false, nil
 	}
 	now := t.clock.Now()
 	t.hinted = &now
 	if _, err := t.point(ctx, s.version); err != nil {
-		return fmt.Errorf("iceberg: %s does not name version %d yet: %w", hintKey, s.version, err)
+		return false, fmt.Errorf("iceberg: %s does not name version %d yet: %w", hintKey, s.version, err)
 	}
-	return nil
+	return false, nil
 }
 
 func (t *table) readHint(ctx context.Context) (version int64, object store.Version, err error) {
@@ -277,7 +277,7 @@ func (t *table) Expire(ctx context.Context, known delta.State) (map[fence.ID]uin
 		}
 	}
 	first := delta.Oldest(l.versions, l.high, s.meta.Retention)
-	needed, keep, err := t.oldest(ctx, s, l, first)
+	needed, floor, keep, err := t.oldest(ctx, s, l, first)
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
@@ -290,12 +290,12 @@ func (t *table) Expire(ctx context.Context, known delta.State) (map[fence.ID]uin
 		t.failed(fmt.Errorf("nothing older than version %d is deleted yet: %w", first, err))
 		return nil, nil, nil
 	}
-	return needed, func(ctx context.Context) error { return t.clean(ctx, l, first, keep) }, nil
+	return needed, func(ctx context.Context) error { return t.clean(ctx, l, floor, keep) }, nil
 }
 
-// oldest returns the manifest of each log that a version names, and the objects of older versions that it needs: nil if the newest
-// version lists snapshots that are older still.
-func (t *table) oldest(ctx context.Context, s *state, l *listing, version int64) (needed map[fence.ID]uint64, keep map[string]bool, err error) {
+// oldest returns the manifest of each log that a version names. It also returns the version before which nothing is needed but
+// some objects.
+func (t *table) oldest(ctx context.Context, s *state, l *listing, version int64) (needed map[fence.ID]uint64, floor int64, keep map[string]bool, err error) {
 	doc := s.doc
 	if version != s.version {
 		body, info, err := store.Read(ctx, t.root, versionKey(version), &store.ReadOptions{Limit: maxMetadata, Settle: t.settle})
@@ -303,46 +303,50 @@ func (t *table) oldest(ctx context.Context, s *state, l *listing, version int64)
 			err = fmt.Errorf("%s was replaced: %w", versionKey(version), store.ErrNotFound)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, 0, nil, err
 		}
 		if doc, err = decodeMetadata(versionKey(version), body); err != nil {
-			return nil, nil, err
+			return nil, 0, nil, err
 		}
 	}
 	_, holds, err := doc.meta()
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	needed = map[fence.ID]uint64{}
 	for log, h := range holds {
 		needed[log] = h.Manifest
 	}
-	t.keep = max(doc.Current, t.keep)
-	// guard:iceberg-listed-last. Cleanup deletes nothing while the newest version lists a snapshot that is older than the one of the
-	// oldest version within the retention.
-	//
-	//mutant:replace l.high != s.version || len(s.doc.Snapshots) > 0 && s.doc.Snapshots[0].ID < doc.Current => false
-	if l.high != s.version || len(s.doc.Snapshots) > 0 && s.doc.Snapshots[0].ID < doc.Current {
-		return needed, nil, nil
+	if l.high != s.version {
+		return needed, 0, nil, nil // what the newest version lists is not known
 	}
+	t.keep = max(doc.Current, t.keep)
+	floor = version
+	// guard:iceberg-listed-last. Cleanup deletes nothing that a snapshot needs which the newest version lists.
+	//
+	//mutant:replace len(s.doc.Snapshots) > 0 && s.doc.Snapshots[0].ID < doc.Current => false
+	if len(s.doc.Snapshots) > 0 && s.doc.Snapshots[0].ID < doc.Current {
+		doc, floor = s.doc, s.doc.Snapshots[0].ID
+	}
+	current := min(floor, doc.Current)
 	keep = map[string]bool{}
-	if doc.Current > 0 {
-		list, err := doc.keyOf(doc.snapshot(doc.Current).List)
+	manifests := s.manifests
+	if current > 0 {
+		list, err := doc.keyOf(doc.snapshot(current).List)
 		if err != nil {
-			return nil, nil, err
+			return nil, 0, nil, err
 		}
 		keep[list] = true
-	}
-	manifests := s.manifests
-	if doc.Current != s.doc.Current {
-		if manifests, err = t.list(ctx, doc, doc.Current); err != nil {
-			return nil, nil, err
+		if current != s.doc.Current {
+			if manifests, err = t.list(ctx, doc, current); err != nil {
+				return nil, 0, nil, err
+			}
 		}
 	}
 	for _, m := range manifests {
 		keep[m.name] = true
 	}
-	return needed, keep, nil
+	return needed, floor, keep, nil
 }
 
 // clean deletes what versions before one need, but for what it needs too.

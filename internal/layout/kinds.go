@@ -50,7 +50,7 @@ func KindOf(key string) string {
 		_, ok = ParsePinKey(key)
 	case KindFile:
 		_, _, _, ok = ParseFileKey(key)
-		ok = ok || strings.HasPrefix(key, DeltaPrefix)
+		ok = ok || strings.HasPrefix(key, DeltaPrefix) || strings.HasPrefix(key, IcebergPrefix)
 	case KindConsumer:
 		_, ok = ParseConsumerKey(key)
 	case KindTmp:

@@ -23,6 +23,8 @@ const (
 	FilePrefix = "file/"
 	// DeltaPrefix begins the keys of the log of a Delta table, which other programs read too.
 	DeltaPrefix = FilePrefix + "_delta_log/"
+	// IcebergPrefix begins the keys of an Iceberg table, which other programs read too.
+	IcebergPrefix = FilePrefix + "metadata/"
 	// DeltaHintKey is the object there that names the newest checkpoint.
 	DeltaHintKey = DeltaPrefix + "_last_checkpoint"
 	// PinPrefix begins the keys of all pins.

@@ -47,6 +47,11 @@ func fileName(s string) bool {
 	return len(s) >= 36 && uuid.Validate(s[:36]) == nil
 }
 
+// icebergName matches what an Iceberg table has in its folder.
+func icebergName(s string) bool {
+	return s == "version-hint.text" || strings.HasSuffix(s, ".metadata.json") || strings.HasSuffix(s, ".avro")
+}
+
 func dir(prefix string) part { return is(strings.TrimSuffix(prefix, "/")) }
 
 func partition(s string) bool {
@@ -100,6 +105,7 @@ var own = func() (all []pattern) {
 	}
 	// In a second store for files, or in any other place to which a table is published.
 	add(dir(deltaDir), anything)
+	all = append(all, pattern{parts: []part{dir(strings.TrimPrefix(IcebergPrefix, FilePrefix)), icebergName}, least: 2})
 	all = append(all, pattern{parts: []part{identity, number, fileName}, least: 2})
 	add(is(SharedDir), document(identity))
 	add(is(SharedDir), is(KindTmp), isUUID)

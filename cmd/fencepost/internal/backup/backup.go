@@ -498,7 +498,7 @@ func inBackups(n inspect.Name) bool {
 	case inspect.Data, inspect.Manifest, inspect.Segment, inspect.List:
 		return true
 	case inspect.File:
-		return !strings.HasPrefix(n.ID, "_delta_log/")
+		return !strings.HasPrefix(n.ID, "_delta_log/") && !strings.HasPrefix(n.ID, "metadata/")
 	}
 	return false
 }

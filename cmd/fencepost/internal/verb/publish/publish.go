@@ -14,25 +14,28 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/ext/delta"
+	"github.com/fencepost/fencepost/ext/iceberg"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
 // tableArg explains the argument TABLE of the verbs below.
-const tableArg = `TABLE is where engines find the Delta table. It is the folder of the log's files, URL/file,
+const tableArg = `TABLE is where engines find the table. It is the folder of the log's files, URL/file,
 and may be left out. For a log that keeps its files in another store it is that store.`
 
 // Publish returns the verb.
 func Publish(k *kit.Kit) *cobra.Command {
 	var watch bool
 	var partition string
+	var f formats
 	var o delta.Options
 	c := &cobra.Command{
-		Use:   "publish [--watch] URL [TABLE]",
-		Short: "publish the table of files as a Delta Lake table",
-		Long: `Publish creates the missing versions of a Delta Lake table. So Spark, DuckDB, Polars and
-others can read the log's table of Parquet files. With --watch it goes on until it
-is stopped, and waits for a log that is not there yet. Any number of publishers may run at once.
+		Use:   "publish [--watch] [--format delta,iceberg] URL [TABLE]",
+		Short: "publish the table of files as a Delta Lake or Iceberg table",
+		Long: `Publish creates the missing versions of a Delta Lake table, of an Iceberg table, or of both
+with the same files. So Spark, DuckDB, Polars and others can read the log's table of Parquet files.
+With --watch it goes on until it is stopped, and waits for a log that is not there yet. Any number
+of publishers may run at once.
 
 ` + tableArg + `
 
@@ -44,6 +47,7 @@ It needs the rights of a publisher.`,
 		Args:    kit.WantArgs(1, 2),
 	}
 	fl := c.Flags()
+	f.flags(c)
 	fl.BoolVar(&watch, "watch", false, "go on until stopped")
 	fl.StringVar(&o.Name, "name", "", "the table's name, for people; set by the first publisher")
 	fl.StringVar(&partition, "partition", "", "its partitions, as column:type,…; set by the first publisher")
@@ -66,7 +70,7 @@ It needs the rights of a publisher.`,
 				return err
 			}
 		}
-		p, err := openPublisher(ctx, k, args, &o)
+		p, err := openPublisher(ctx, k, args, &f, &o)
 		if err != nil {
 			return err
 		}
@@ -114,14 +118,50 @@ func publishing(k *kit.Kit, o *delta.Options, watch bool, fail func(error)) {
 	}
 }
 
+// formats are the flags that say in which formats a table is published, and where engines find it.
+type formats struct{ list, location string }
+
+func (f *formats) flags(c *cobra.Command) {
+	c.Flags().StringVar(&f.list, "format", "delta", "the table's formats: delta, iceberg, or both with a comma")
+	c.Flags().StringVar(&f.location, "location", "", "with iceberg: the URL of TABLE for engines, if that is another")
+}
+
+// of returns the formats.
+func (f *formats) of(args []string) (all []delta.Format, err error) {
+	for name := range strings.SplitSeq(f.list, ",") {
+		switch strings.TrimSpace(name) {
+		case "delta":
+			all = append(all, delta.Lake())
+		case "iceberg":
+			all = append(all, iceberg.Format(cmp.Or(f.location, location(args))))
+		default:
+			return nil, kit.Usage("there is no format %q; use delta, iceberg, or delta,iceberg", name)
+		}
+	}
+	return all, nil
+}
+
+// location returns the URL of a table without options.
+func location(args []string) string {
+	base, _, _ := strings.Cut(args[0], "?")
+	own := strings.TrimRight(base, "/") + "/file"
+	if len(args) > 1 {
+		own, _, _ = strings.Cut(args[1], "?")
+	}
+	return strings.TrimRight(own, "/")
+}
+
 // openPublisher opens the log URL and its table.
-func openPublisher(ctx context.Context, k *kit.Kit, args []string, o *delta.Options) (*delta.Publisher, error) {
+func openPublisher(ctx context.Context, k *kit.Kit, args []string, f *formats, o *delta.Options) (*delta.Publisher, error) {
 	st, err := k.LogStore(ctx, args[0])
 	if err != nil {
 		return nil, err
 	}
 	root, src, err := placeOf(ctx, k, st, args)
 	if err != nil {
+		return nil, err
+	}
+	if o.Formats, err = f.of(args); err != nil {
 		return nil, err
 	}
 	p, err := delta.Open(ctx, root, []delta.Source{src}, o)
@@ -160,6 +200,7 @@ func placeOf(ctx context.Context, k *kit.Kit, st store.Store, args []string) (st
 
 // PublishedDoc is what publish and published print as JSON.
 type PublishedDoc struct {
+	Format    string   `json:"format"`
 	Version   int64    `json:"version"`
 	Files     int      `json:"files"`
 	Log       string   `json:"log"`
@@ -170,17 +211,35 @@ type PublishedDoc struct {
 	Error     string   `json:"error,omitempty"`
 	Foreign   []string `json:"foreign,omitempty"`
 	Others    []string `json:"others,omitempty"`
+	// Also are the tables of the other formats.
+	Also []TableDoc `json:"also,omitempty"`
+}
+
+// TableDoc is the table in another format.
+type TableDoc struct {
+	Format    string `json:"format"`
+	Version   int64  `json:"version"`
+	Files     int    `json:"files"`
+	Edits     uint64 `json:"edits"`
+	Published uint64 `json:"published"`
+	Behind    uint64 `json:"behind"`
+	Manifest  uint64 `json:"manifest"`
+	Error     string `json:"error,omitempty"`
 }
 
 func documentOf(r *delta.Report) PublishedDoc {
 	s := r.Sources[0]
-	d := PublishedDoc{Version: r.Version, Files: r.Files, Log: s.Log.String(), Edits: s.Edits, Published: s.Published, Manifest: s.Manifest}
+	d := PublishedDoc{Format: r.Format, Version: r.Version, Files: r.Files, Log: s.Log.String(), Edits: s.Edits, Published: s.Published, Manifest: s.Manifest}
 	d.Behind = d.Edits - min(d.Edits, d.Published)
 	for _, log := range r.Others {
 		d.Others = append(d.Others, log.String())
 	}
 	if s.Err != nil {
 		d.Error = s.Err.Error()
+	}
+	for _, o := range r.Also {
+		of := documentOf(&o)
+		d.Also = append(d.Also, TableDoc{of.Format, of.Version, of.Files, of.Edits, of.Published, of.Behind, of.Manifest, of.Error})
 	}
 	return d
 }
@@ -192,9 +251,14 @@ func printPublished(k *kit.Kit, r *delta.Report, foreign []string) error {
 		return k.Show(d, []byte("nothing to publish: the log has no edits yet\n"))
 	}
 	return k.Show(d, kit.Rows(func(row func(name, format string, args ...any)) {
-		row("version", "%d, with %d files", d.Version, d.Files)
-		row("published", "%d of %d edits; %d behind", d.Published, d.Edits, d.Behind)
-		row("holds", "version %d of the manifest", d.Manifest)
+		for _, f := range append([]TableDoc{{d.Format, d.Version, d.Files, d.Edits, d.Published, d.Behind, d.Manifest, d.Error}}, d.Also...) {
+			if len(d.Also) > 0 {
+				row("format", "%s", f.Format)
+			}
+			row("version", "%d, with %d files", f.Version, f.Files)
+			row("published", "%d of %d edits; %d behind", f.Published, f.Edits, f.Behind)
+			row("holds", "version %d of the manifest", f.Manifest)
+		}
 		for _, log := range d.Others {
 			row("other log", "%s", log)
 		}
@@ -209,12 +273,13 @@ func printPublished(k *kit.Kit, r *delta.Report, foreign []string) error {
 
 // Published returns the verb.
 func Published(k *kit.Kit) *cobra.Command {
+	var f formats
 	c := &cobra.Command{
 		Use:   "published [--json] URL [TABLE]",
 		Short: "print what is published, and how far behind it is",
-		Long: `Published prints the newest version of the Delta table, and how many edits of the log are
+		Long: `Published prints the newest version of the table, and how many edits of the log are
 in it and how many are not. It also prints the ids of other logs in the table, and what
-other programs have left in the Delta log and beside the files. It changes nothing.
+other programs have left in the table and beside the files. It changes nothing.
 
 ` + tableArg + `
 
@@ -223,10 +288,11 @@ It needs the right to read.`,
 		Args:    kit.WantArgs(1, 2),
 	}
 	k.JSONFlag(c)
+	f.flags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		var foreign []string
 		o := &delta.Options{Hooks: delta.Hooks{Foreign: func(f delta.Foreign) { foreign = append(foreign, f.Key+": "+f.What) }}}
-		p, err := openPublisher(cmd.Context(), k, args, o)
+		p, err := openPublisher(cmd.Context(), k, args, &f, o)
 		if err != nil {
 			return err
 		}
@@ -241,10 +307,11 @@ It needs the right to read.`,
 
 // Unpublish returns the verb.
 func Unpublish(k *kit.Kit) *cobra.Command {
+	var f formats
 	c := &cobra.Command{
 		Use:   "unpublish [--json] URL [TABLE]",
-		Short: "take the log out of its Delta table, for good",
-		Long: `Unpublish adds a version to the Delta table that removes the log's files from it, and lets
+		Short: "take the log out of its Delta or Iceberg table, for good",
+		Long: `Unpublish adds a version to the table that removes the log's files from it, and lets
 go of the log. Files that only older versions name are deleted by the next compactions,
 also while engines read them. The log can not be published to this table again.
 
@@ -254,7 +321,7 @@ It needs the rights of a publisher.`,
 		Example: "fencepost unpublish s3://bucket/orders",
 		Args:    kit.WantArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := openPublisher(cmd.Context(), k, args, nil)
+			p, err := openPublisher(cmd.Context(), k, args, &f, &delta.Options{})
 			if err != nil {
 				return err
 			}
@@ -266,5 +333,6 @@ It needs the rights of a publisher.`,
 		},
 	}
 	k.JSONFlag(c)
+	f.flags(c)
 	return c
 }
