@@ -160,8 +160,8 @@ func manyFiles(t *testing.T, n int) (bytes int, took time.Duration) {
 		}
 	}
 	create(&delta.Change{Operation: "create", Meta: &delta.Meta{ID: "9c12d441-03fe-4693-9a96-a0705ddf69c1", Schema: schema, Retention: time.Hour}})
-	for next < n {
-		create(change(min(2_000, n-next)))
+	for next < n { // as many commits for each table, so as many snapshots
+		create(change(n / 50))
 	}
 	begun := time.Now()
 	of = open()

@@ -153,6 +153,9 @@ func (l *losing) Put(ctx context.Context, key string, body []byte, opts *store.P
 	return store.Info{}, lost
 }
 
+// guard:iceberg-hint-forward. Without this check: a publisher's cleanup moves the hint to an older version, which is deleted soon; engines that
+// begin at the hint find nothing.
+//
 // guard:iceberg-newest-gone. Without this check: somebody deletes the newest version; a publisher begins at the one before, creates that number
 // again, and engines that have read the first see rows vanish.
 func TestZombie(t *testing.T) {
@@ -195,8 +198,6 @@ func TestZombie(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.rows(1)
-		hint, _ := k.engine().body("file/metadata/version-hint.text")
-		t.Logf("%s is deleted, and the hint is %s", newest, hint)
 		if _, err := k.publisher(nil, nil).Publish(context.Background()); !errors.Is(err, delta.ErrDamaged) || !strings.Contains(err.Error(), newest[len("file/"):]) {
 			t.Errorf("the newest version is gone: %v", err)
 		}

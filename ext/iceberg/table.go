@@ -57,9 +57,10 @@ type table struct {
 	whole    *listing
 	// keep is the oldest snapshot that new versions list, as of the last cleanup.
 	keep int64
-	// hinted is when the hint was written last, and hint is what it was then.
-	hinted *clock.Instant
-	hint   store.Version
+	// hinted is when the hint was written last. It named the version pointed then, and was the object hint.
+	hinted  *clock.Instant
+	hint    store.Version
+	pointed int64
 }
 
 // listing is what lies in the table's folder.
@@ -236,7 +237,7 @@ func (t *table) readHint(ctx context.Context) (version int64, object store.Versi
 func (t *table) point(ctx context.Context, version int64) (bool, error) {
 	body, opts := []byte(strconv.FormatInt(base+version, 10)), &store.WriteOptions{Settle: t.settle}
 	for range 2 {
-		old, object := int64(0), t.hint
+		old, object := t.pointed, t.hint
 		var err error
 		if object == "" {
 			if old, object, err = t.readHint(ctx); err != nil {
@@ -255,8 +256,8 @@ func (t *table) point(ctx context.Context, version int64) (bool, error) {
 		} else {
 			info, err = store.Swap(ctx, t.root, hintKey, body, object, opts)
 		}
-		if t.hint = ""; err == nil {
-			t.hint = info.Version
+		if t.hint, t.pointed = "", 0; err == nil {
+			t.hint, t.pointed = info.Version, version
 			return true, nil
 		}
 		if !errors.As(err, new(*store.ConflictError)) {

@@ -361,7 +361,67 @@ class Spark:
         self.s.sql(f"vacuum delta.`{self.at(table)}` retain {hours} hours").collect()
 
 
-ENGINES = {"delta-rs": DeltaRS, "polars": Polars, "duckdb": DuckDB, "pyiceberg-rest": PyIcebergREST, "spark": Spark}
+class PyIceberg:
+    """PyIceberg's table without a catalog. A table is the path or the URL of a metadata file."""
+
+    def __init__(self):
+        import pyiceberg
+        from pyiceberg.table import StaticTable
+
+        self.open = StaticTable.from_metadata
+        self.properties = {}
+        if where := os.environ.get("AWS_ENDPOINT_URL"):
+            self.properties = {
+                "s3.endpoint": where, "s3.region": os.environ["AWS_REGION"],
+                "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"], "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
+            }
+        self.versions = f"PyIceberg {pyiceberg.__version__}"
+
+    def read(self, table, version):
+        rows = self.open(table, self.properties).scan(snapshot_id=version).to_arrow()
+        ids, sums = rows["id"].to_pylist(), rows["sum"].to_pylist()
+        return [len(ids), min(ids, default=None), max(ids, default=None), sum(ids), len(set(ids)), sum(sums)]
+
+    def rows(self, table):
+        return self.open(table, self.properties).scan().to_arrow().to_pylist()
+
+    def ids(self, table, where, expression):
+        return self.open(table, self.properties).scan(row_filter=where).to_arrow()["id"].to_pylist()
+
+
+class DuckDBIceberg:
+    """DuckDB's extension, which reads the hint of a folder."""
+
+    def __init__(self):
+        import duckdb
+        import duckdb_extension_avro
+        import duckdb_extension_httpfs
+        import duckdb_extension_iceberg
+
+        self.c = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+        for package in [duckdb_extension_avro, duckdb_extension_httpfs, duckdb_extension_iceberg]:  # iceberg wants avro first
+            self.c.load_extension(glob.glob(os.path.dirname(package.__file__) + "/extensions/**/*.duckdb_extension", recursive=True)[0])
+        if where := os.environ.get("AWS_ENDPOINT_URL"):
+            self.c.execute(
+                "create secret (type s3, url_style 'path', use_ssl false, endpoint ?, region ?, key_id ?, secret ?)",
+                [where.removeprefix("http://"), *(os.environ[n] for n in ["AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])],
+            )
+        self.versions = f"DuckDB {duckdb.__version__} (iceberg)"
+
+    def read(self, table, version):
+        at = "" if version is None else f", snapshot_from_id={version}"
+        return self.c.execute(f"select {COLUMNS} from iceberg_scan('{table}'{at})").fetchone()
+
+    def rows(self, table):
+        c = self.c.execute(f"select * from iceberg_scan('{table}')")
+        names = [d[0] for d in c.description]
+        return [dict(zip(names, row)) for row in c.fetchall()]
+
+    def ids(self, table, where, expression):
+        return [r[0] for r in self.c.execute(f"select id from iceberg_scan('{table}') where {where}").fetchall()]
+
+
+ENGINES = {"delta-rs": DeltaRS, "polars": Polars, "duckdb": DuckDB, "pyiceberg-rest": PyIcebergREST, "spark": Spark, "pyiceberg": PyIceberg, "duckdb-iceberg": DuckDBIceberg}
 
 
 def told(e):

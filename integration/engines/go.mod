@@ -7,12 +7,14 @@ replace (
 	github.com/fencepost/fencepost/ext/agent => ../../ext/agent
 	github.com/fencepost/fencepost/ext/catalog => ../../ext/catalog
 	github.com/fencepost/fencepost/ext/delta => ../../ext/delta
+	github.com/fencepost/fencepost/ext/iceberg => ../../ext/iceberg
 )
 
 require (
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/catalog v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/delta v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/ext/iceberg v0.0.0-00010101000000-000000000000
 )
 
 require (
@@ -43,6 +45,7 @@ require (
 	github.com/parquet-go/jsonlite v1.0.0 // indirect
 	github.com/parquet-go/parquet-go v0.32.0 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	github.com/twmb/avro v1.9.1 // indirect
 	github.com/twpayne/go-geom v1.6.1 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.28.0 // indirect

@@ -21,6 +21,7 @@ import (
 	_ "github.com/fencepost/fencepost" // the drivers
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/ext/delta"
+	"github.com/fencepost/fencepost/ext/iceberg"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/servers"
 	"github.com/fencepost/fencepost/manifest"
@@ -35,6 +36,8 @@ const (
 	roleEnv  = "FENCEPOST_ENGINES_ROLE"
 	workURL  = "FENCEPOST_ENGINES_LOG"
 	pauseEnv = "FENCEPOST_ENGINES_PAUSE"
+	// locationEnv lets publishers write Iceberg too, at this URL.
+	locationEnv = "FENCEPOST_ENGINES_LOCATION"
 )
 
 var roles = map[string]func(context.Context, store.Store) error{"writer": write, "compactor": compact, "publisher": publish}
@@ -213,7 +216,11 @@ func publisher(ctx context.Context, st store.Store) (*delta.Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return delta.Open(ctx, root, []delta.Source{src}, nil)
+	o := &delta.Options{}
+	if location := os.Getenv(locationEnv); location != "" {
+		o.Formats = []delta.Format{delta.Lake(), iceberg.Format(location)}
+	}
+	return delta.Open(ctx, root, []delta.Source{src}, o)
 }
 
 // staff are the workers that run at the same time.
