@@ -21,11 +21,12 @@ type history struct {
 	mu       sync.Mutex
 	files    map[string]span // of the newest version
 	versions []span
+	edits    map[uint64]span // by the edits of the log that a version has
 	named    map[string]bool // files of any version
 }
 
 func newHistory(root store.Store) *history {
-	return &history{root: root, files: map[string]span{}, named: map[string]bool{}}
+	return &history{root: root, files: map[string]span{}, edits: map[uint64]span{}, named: map[string]bool{}}
 }
 
 // newest returns the number of the newest version, -1 if there is none.
@@ -48,13 +49,18 @@ func (h *history) newest(ctx context.Context) (int, error) {
 
 // apply adds a version.
 func (h *history) apply(body string) error {
+	edits := uint64(0)
 	for line := range strings.Lines(body) {
 		var a struct {
 			Add    *struct{ Path, Stats string }
 			Remove *struct{ Path string }
+			Txn    *struct{ Version uint64 }
 		}
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
 			return err
+		}
+		if a.Txn != nil {
+			edits = a.Txn.Version
 		}
 		if a.Remove != nil {
 			delete(h.files, a.Remove.Path)
@@ -83,7 +89,7 @@ func (h *history) apply(body string) error {
 		}
 		all.To = s.To
 	}
-	h.versions = append(h.versions, all)
+	h.versions, h.edits[edits] = append(h.versions, all), all
 	return nil
 }
 
