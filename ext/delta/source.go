@@ -426,6 +426,12 @@ func (s *source) fit(p *pub, steps []step, bad map[string]error) (need *Schema, 
 			if err = own.Schema.unpartitioned(by); err == nil {
 				table, err = table.merge(own.Schema)
 			}
+			// All formats are asked, before the first of them has a file that another one cannot have.
+			for _, t := range p.tables {
+				if err == nil {
+					err = t.format.Check(table, by)
+				}
+			}
 			if err == nil {
 				need, err = need.merge(own.Schema)
 			}
