@@ -10,12 +10,16 @@ replace github.com/fencepost/fencepost/ext/kubelock => ../ext/kubelock
 
 replace github.com/fencepost/fencepost/ext/lock => ../ext/lock
 
+replace github.com/fencepost/fencepost/ext/agent => ../ext/agent
+
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/aws/aws-sdk-go-v2 v1.47.6
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.14
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
 	github.com/aws/smithy-go v1.28.8
 	github.com/fencepost/fencepost v0.0.0
+	github.com/fencepost/fencepost/ext/agent v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/kubelock v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/lock v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/promhooks v0.0.0-00010101000000-000000000000
@@ -31,7 +35,11 @@ require (
 	k8s.io/klog/v2 v2.140.0
 )
 
-require github.com/fencepost/fencepost/ext/rewrite v0.0.0-00010101000000-000000000000 // indirect
+require (
+	connectrpc.com/grpchealth v1.5.0 // indirect
+	connectrpc.com/grpcreflect v1.3.1 // indirect
+	github.com/fencepost/fencepost/ext/rewrite v0.0.0-00010101000000-000000000000 // indirect
+)
 
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect

@@ -54,6 +54,7 @@ var pages = []page{
 	{"servers", tested(".", "TestServers")},
 	{"groups", tested("./groups", "Test.*")},
 	{"locks", tested("./locks", "Test.*")},
+	{"push", tested("./push", "Test.*")},
 	{"metering", metering},
 }
 
@@ -66,7 +67,7 @@ const tries = 3
 
 func main() {
 	check := flag.Bool("check", false, "write nothing; exit with status 1 if a ratio is more than 10 % worse than in results/ in each of three tries, or if a row of results/ is missing")
-	only := flag.String("only", "", "make only these `pages` (writer, opening, pacing, history, servers, groups, locks, metering), or only these measures of the writer's page, which is then not kept; separated by commas")
+	only := flag.String("only", "", "make only these `pages` (writer, opening, pacing, history, servers, groups, locks, push, metering), or only these measures of the writer's page, which is then not kept; separated by commas")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	worse, err := run(ctx, strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }), *check)

@@ -29,7 +29,7 @@ var printers = map[string]string{
 	"append/append.go:run":              "append",
 	"backup/backup.go:Backup":           "backup, restore",
 	"backup/backup.go:Restore":          "backup, restore",
-	"commit/commit.go:run":              "commit",
+	"commit/commit.go:show":             "commit",
 	"compact/compact.go:compact":        "compact --watch",
 	"compact/compact.go:plan":           "compact --dry-run",
 	"compact/compact.go:once":           "compact",

@@ -78,7 +78,7 @@ func (s *Server) toAdd(ctx context.Context, l *log, w *fencepost.Session, sent [
 //
 // guard:agent-commit-once. A commit with the cursor that the log has already does nothing.
 //
-//mutant:replace bytes.Equal(l.cursor, m.Cursor) => false
+//mutant:replace bytes.Equal(l.cursor, m.Cursor) => bytes.Equal(l.cursor, m.Cursor) && false
 func (l *log) commit(ctx context.Context, w *fencepost.Session, m *agentpb.Commit, files func() ([]manifest.File, error)) (*agentpb.CommitResponse, error) {
 	l.commits.Lock()
 	defer l.commits.Unlock()

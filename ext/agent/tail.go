@@ -60,7 +60,7 @@ func (s *Server) Readers() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// guard:agent-reader. Who has a log's token for readers is told what that log's leader acknowledges, and may do nothing else.
 		//
-		//mutant:replace !known || r.URL.Path != at => false
+		//mutant:replace !known || r.URL.Path != at => !known && at == ""
 		l, known := s.reads(r)
 		if !known || r.URL.Path != at {
 			_ = connect.NewErrorWriter().Write(w, r, connect.NewError(connect.CodeUnauthenticated, errors.New("agent: readers need the token of the log's lock, and may only send Tail; read the lock again")))

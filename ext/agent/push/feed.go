@@ -187,7 +187,7 @@ func (f *Feed) Tail(ctx context.Context, at fence.Position, send func([]byte) er
 		}
 		// guard:feed-leads. A feed says that there is no more only while its session leads.
 		//
-		//mutant:replace check() => error(nil)
+		//mutant:replace err != nil => check == nil && err != nil
 		if err := check(); err != nil {
 			return errors.Join(ErrIdle, err)
 		}

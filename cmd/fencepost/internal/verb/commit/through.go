@@ -113,7 +113,7 @@ func socketOf(ctx context.Context, st store.Store) (path string, err error) {
 	//
 	// guard:commit-socket. A commit goes only through a socket in a directory of this user that nobody else may enter.
 	//
-	//mutant:replace dir.Mode().Perm()&0o077 != 0 || !kit.Mine(dir) => false
+	//mutant:replace dir.Mode().Perm()&0o077 != 0 || !kit.Mine(dir) => dir == nil
 	dir, err := os.Stat(filepath.Dir(path))
 	if err != nil || dir.Mode().Perm()&0o077 != 0 || !kit.Mine(dir) {
 		return "", errOther
