@@ -15,6 +15,7 @@ replace (
 )
 
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/dustin/go-humanize v1.1.0
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/ext/agent v0.0.0-00010101000000-000000000000
@@ -40,7 +41,6 @@ require (
 )
 
 require (
-	connectrpc.com/connect v1.21.1 // indirect
 	connectrpc.com/grpchealth v1.5.0 // indirect
 	connectrpc.com/grpcreflect v1.3.1 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
