@@ -72,7 +72,7 @@ container: ## run the image that make release has made in podman, as docs/deploy
 
 # Parts of the targets above, which run beside each other.
 PARTS := modules-command modules-others integration-ci integration-rest integration-gcsstore integration-azurestore \
-	chaos-ci recipes-ci background tools sim-ci mutants-ci spec-ci
+	chaos-ci recipes-ci java-client background tools sim-ci mutants-ci spec-ci
 
 TASKS := $(filter-out help,$(shell sed -nE 's/^([a-z-]+):.*\#\# .*/\1/p' Makefile)) $(PARTS)
 .PHONY: help $(TASKS)

@@ -346,13 +346,15 @@ func (p *pacing) costs(f manifest.Format) {
 			{"default", writer.Options{}},
 			{"Hedge: -1", writer.Options{Hedge: -1}},
 			{"Linger: 100 ms", writer.Options{Linger: 100 * time.Millisecond}},
+			{"Frugal", writer.Options{RequestsPerSecond: writer.Frugal}},
 			{"RequestsPerSecond: 1", writer.Options{RequestsPerSecond: 1}},
 		} {
 			var st *far
+			var s score
 			long := min(max(time.Duration(150_000/rate)*time.Second, 20*time.Second), 30*time.Minute)
 			synctest.Test(p.t, func(t *testing.T) {
 				st = newFar(spreads[0])
-				traffic{rate: rate, size: 100}.run(newFenced(t, f, st, c.opts), st, 0, long)
+				s = traffic{rate: rate, size: 100}.run(newFenced(t, f, st, c.opts), st, 0, long)
 			})
 			per := func(n int) float64 { return float64(n) / long.Seconds() }
 			p.add(Row{
@@ -360,6 +362,12 @@ func (p *pacing) costs(f manifest.Format) {
 				Value: dollars(per(st.puts+st.others+st.lists), per(st.gets)),
 				Note:  fmt.Sprintf("a second: %.2f objects, %.2f manifests, %.2f LISTs, %.2f GETs", per(st.puts), per(st.others), per(st.lists), per(st.gets)),
 			})
+			if c.name == "Frugal" {
+				name := fmt.Sprintf("%s records a second at random, S3's tail, Frugal: ", result.Number(float64(rate)))
+				p.add(Row{Name: name + "dollars a month for PUTs of records", Goal: 40, Ratio: true, Value: dollars(per(st.puts), 0)},
+					Row{Name: name + "milliseconds, p50", Goal: 230, Ratio: true, Value: s.p50},
+					Row{Name: name + "milliseconds, p99", Goal: 600, Ratio: true, Value: s.p99})
+			}
 		}
 	}
 }

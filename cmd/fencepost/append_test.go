@@ -333,6 +333,42 @@ func start(t *testing.T, open func(context.Context, string) (store.Store, error)
 	return in, errs, done
 }
 
+// TestFrugal: with it, records that come one by one share objects.
+func TestFrugal(t *testing.T) {
+	t.Parallel()
+	objects := func(args ...string) (n int, took time.Duration) {
+		url := newLog(t, memURL(t))
+		in, errs, ended := start(t, store.Open, append(args, url)...)
+		eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch") })
+		began := time.Now()
+		for range 50 {
+			if _, err := io.WriteString(in, "record\n"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		in.Close()
+		if r := <-ended; r.status != 0 {
+			t.Fatalf("%+v", r)
+		}
+		took = time.Since(began)
+		var tail struct{ Epoch, Sequence int }
+		status := must(t, "", "status", url)
+		_, after, _ := strings.Cut(status, "\ntail ")
+		if _, err := fmt.Sscanf(after, "%d/%d", &tail.Epoch, &tail.Sequence); err != nil {
+			t.Fatalf("%v: %s", err, status)
+		}
+		return tail.Sequence, took
+	}
+	n, took := objects("--frugal")
+	if most := 3 + writer.Frugal*took.Seconds() + 2; float64(n) > most { // those of a pause, and the last one
+		t.Errorf("%d objects in %v; at most %.0f were to be sent", n, took, most)
+	}
+	if n, _ := objects(); n < 25 {
+		t.Errorf("%d objects without it: the test tests nothing", n)
+	}
+}
+
 // TestWaits: a second one says whom it waits for and how long at most, and takes
 // over when the first has gone.
 func TestWaits(t *testing.T) {

@@ -107,6 +107,7 @@ func TestBadInput(t *testing.T) {
 		"none in flight":         {"append --concurrency 0 " + log, "x", 64, []string{`--concurrency is "0"`, "from 1 on"}},
 		"too many in flight":     {"append --concurrency 5000 " + log, "x", 64, []string{"Concurrency 5000"}},
 		"a negative rate":        {"append --requests-per-second=-1 " + log, "x", 64, []string{"RequestsPerSecond -1"}},
+		"frugal, and a rate":     {"append --frugal --requests-per-second 5 " + log, "x", 64, []string{"--frugal and --requests-per-second exclude each other"}},
 		"a batch of nothing":     {"append --batch-bytes 0 " + log, "x", 64, []string{"--batch-bytes", "16MiB"}},
 		"a batch too large":      {"append --batch-bytes 1GiB " + log, "x", 64, []string{"--batch-bytes is 1073741824; it must be at most 67108864"}},
 		"no validity":            {"append --validity 0s " + log, "x", 64, []string{"--validity", "more than 0"}},

@@ -37,6 +37,7 @@ type appending struct {
 	format    string
 	inFlight  int
 	rate      float64
+	frugal    bool
 	batch     int64
 	granted   *granted
 	protocol  string
@@ -109,12 +110,14 @@ the longest record.`,
 	kit.CountVar(fl, &p.inFlight, "concurrency", 16, "how many objects to write at once")
 	kit.BytesVar(fl, &p.batch, "batch-bytes", "how large an object may grow while it waits to be sent (default 4 MiB)")
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "most objects sent on average (default no bound)")
+	fl.BoolVar(&p.frugal, "frugal", false, "at most 2.8 objects a second, $39 a month on S3")
 	k.FilesFlag(c)
 	p.granted = grantedFlags(fl)
 	p.election = k.Election(c)
 	k.ListenFlag(c)
 	k.JSONFlag(c)
 	kit.Needs(c, "cursor", "source")
+	kit.Excludes(c, "frugal", "requests-per-second")
 	kit.Needs(c, "epoch", "partition")
 	kit.Excludes(c, "epoch", "validity", "no-wait") // with an epoch nobody is elected
 	kit.Needs(c, "protocol", "promise", "no-wait")
@@ -278,6 +281,9 @@ func (p *appending) hooks(size int64) feed.Hooks {
 
 // writer is how the records are written.
 func (p *appending) writer() *writer.Options {
+	if p.frugal {
+		p.rate = writer.Frugal
+	}
 	return &writer.Options{
 		Concurrency: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
 		RequestsPerSecond: p.rate,
