@@ -124,7 +124,7 @@ func (d *draft) part(ctx context.Context, p *delta.Part) error {
 		a := &p.Add[i]
 		// guard:iceberg-path-once. A version adds a file only if no version before has it active, and removes only files that are.
 		//
-		//mutant:replace active => active && a == nil
+		//mutant:replace ; active { => ; active && a == nil {
 		if log, active := d.s.Owner(a.Path); active {
 			return fmt.Errorf("iceberg: version %d: file %s is active for log %s, and log %s adds it: two logs write below one name", d.version, a.Path, log, p.Log)
 		}

@@ -1,6 +1,7 @@
 package iceberg_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,9 +34,6 @@ func (h *hooked) Put(ctx context.Context, key string, body []byte, opts *store.P
 
 // guard:table-read-after. Without this check: two formats share a read of the log; another publisher creates a version of Iceberg
 // with a later edit; this one loads it and compares it with the older read; the log seems to have been restored from a backup.
-//
-// guard:iceberg-create. Without this check: two publishers create the same version; the second overwrites the first, whose edits were
-// reported as published.
 func TestTwoPublishers(t *testing.T) {
 	for seed := range uint64(6) {
 		inLake(t, func(t *testing.T, k *lake) {
@@ -245,7 +243,7 @@ func TestForeign(t *testing.T) {
 			}
 			old, _ := k.engine().body("file/metadata/" + name)
 			bad := slices.Clone(old)
-			bad[len(bad)/2] ^= 1
+			bad[bytes.Index(bad, []byte("format-version"))] ^= 1 // which shows in nothing that is read
 			if _, err := k.Mem.Put(context.Background(), "file/metadata/"+name, bad, nil); err != nil {
 				t.Fatal(err)
 			}
