@@ -152,9 +152,6 @@ func (l *losing) Put(ctx context.Context, key string, body []byte, opts *store.P
 
 // guard:iceberg-hint-forward. Without this check: a publisher's cleanup moves the hint to an older version, which is deleted soon; engines that
 // begin at the hint find nothing.
-//
-// guard:iceberg-newest-gone. Without this check: somebody deletes the newest version; a publisher begins at the one before, creates that number
-// again, and engines that have read the first see rows vanish.
 func TestZombie(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		k.rows(1)
@@ -258,8 +255,7 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// guard:iceberg-same. Without this check: somebody deletes the newest version; another publisher, which began at the one before, creates that number
-// with other files; the first goes on from what it has created, and the files of the other are in the table no more.
+// TestReplacedVersion: somebody has deleted the newest version and the hint, and another publisher has created that number again.
 func TestReplacedVersion(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		k.rows(1)
