@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/sink"
 )
 
@@ -25,6 +27,8 @@ const (
 	// requestTime is how long a request takes until its answer begins.
 	requestTime = 20 * time.Second
 )
+
+var errLate = fmt.Errorf("catalog: no answer within %v", requestTime)
 
 // endpoints are what a client may ask for.
 var endpoints = []string{
@@ -65,7 +69,7 @@ func New(o *Options) (*Server, error) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+	ctx, cancel := clock.WithTimeout(r.Context(), clock.System(), requestTime, errLate)
 	defer cancel()
 	if status, err := s.opts.Door.Check(r); err != nil {
 		w.Header().Set("WWW-Authenticate", "Bearer")
