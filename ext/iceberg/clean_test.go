@@ -9,9 +9,13 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/ext/delta"
+	"github.com/fencepost/fencepost/store"
 )
 
 // TestNextVersionIsKept: cleanup leaves alone what a publisher has written for a version that is not there yet, however old it is.
+//
+// guard:iceberg-clean. Without this check: a publisher has written the manifest of the next version, and not its metadata yet; another one takes
+// the manifest for an orphan and deletes it; the first creates the version.
 func TestNextVersionIsKept(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		key := k.rows(1)
@@ -27,8 +31,18 @@ func TestNextVersionIsKept(t *testing.T) {
 		asleep.before = func(string) {
 			asleep.before = nil
 			time.Sleep(30 * 24 * time.Hour)
-			// Another one, which cannot read the log, cleans up meanwhile.
-			if _, err := k.publisher(nil, nil).Status(context.Background()); err != nil {
+			// Another one cleans up meanwhile, and creates no version.
+			root, err := store.Sub(k.Mem, "file")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			other := open(t, root)
+			_, clean, err := other.Expire(context.Background(), other.s)
+			if err == nil {
+				err = clean(context.Background())
+			}
+			if err != nil {
 				t.Error(err)
 			}
 		}

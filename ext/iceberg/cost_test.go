@@ -197,9 +197,6 @@ func TestSnapshotsAreThinned(t *testing.T) {
 
 // TestRetention: all files of each snapshot within the retention exist, and what only older ones need is deleted.
 //
-// guard:iceberg-clean. Without this check: a publisher has written the manifest of the next version, and not its metadata yet; another one takes the manifest
-// for an orphan and deletes it; the first creates the version.
-//
 // guard:iceberg-listed-last. Without this check: cleanup deletes the manifest of a snapshot that the newest version lists; an engine
 // that reads at that snapshot finds nothing.
 //
