@@ -16,6 +16,9 @@ import (
 //
 // guard:iceberg-clean. Without this check: a publisher has written the manifest of the next version, and not its metadata yet; another one takes
 // the manifest for an orphan and deletes it; the first creates the version.
+//
+// guard:iceberg-listed-last. Without this check: cleanup deletes the manifest of a snapshot that the newest version lists; an engine
+// that reads at that snapshot finds nothing.
 func TestNextVersionIsKept(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		key := k.rows(1)
@@ -54,6 +57,9 @@ func TestNextVersionIsKept(t *testing.T) {
 }
 
 // TestHintMovesFirst: the version that the hint names is there, although the publishers that move it die.
+//
+// guard:iceberg-hint-first. Without this check: a publisher dies before it moves the hint; another one deletes the version that the hint
+// names; engines that begin at the hint find nothing.
 func TestHintMovesFirst(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		deaf := &refusing{k.Mem, "version-hint"}

@@ -196,12 +196,6 @@ func TestSnapshotsAreThinned(t *testing.T) {
 }
 
 // TestRetention: all files of each snapshot within the retention exist, and what only older ones need is deleted.
-//
-// guard:iceberg-listed-last. Without this check: cleanup deletes the manifest of a snapshot that the newest version lists; an engine
-// that reads at that snapshot finds nothing.
-//
-// guard:iceberg-hint-first. Without this check: a publisher dies before it moves the hint; another one deletes the version that the hint
-// names; engines that begin at the hint find nothing.
 func TestRetention(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		p := k.publisher(nil, &delta.Options{Retention: time.Hour})

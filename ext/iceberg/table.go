@@ -365,7 +365,7 @@ func (t *table) clean(ctx context.Context, l *listing, first int64, keep map[str
 		// guard:iceberg-clean. Cleanup deletes a manifest or a list only if it belongs to a version before the oldest one within the
 		// retention, and that version does not name it. So the objects of a version that nobody has created yet stay.
 		//
-		//mutant:replace of.version < first && !keep[key] => !keep[key]
+		//mutant:replace of.version < first && !keep[key] => of.version > 0 && !keep[key]
 		if of, _ := parseAvro(key); of.version < first && !keep[key] {
 			files = append(files, key)
 		}
