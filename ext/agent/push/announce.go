@@ -82,7 +82,7 @@ func fingerprint(der []byte) string {
 //
 // guard:push-cert. A reader talks only to who has the key of the certificate that the lock names.
 //
-//mutant:replace subtle.ConstantTimeCompare([]byte(fingerprint(s.PeerCertificates[0].Raw)), []byte(cert)) != 1 => false
+//mutant:replace subtle.ConstantTimeCompare([]byte(fingerprint(s.PeerCertificates[0].Raw)), []byte(cert)) != 1 => subtle.ConstantTimeCompare([]byte(fingerprint(s.PeerCertificates[0].Raw)), []byte(cert)) > 1
 func Pinned(cert string) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
