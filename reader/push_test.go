@@ -190,7 +190,7 @@ func TestPushThroughLeaderships(t *testing.T) {
 // not exist, and never sees what the leader appends.
 func TestPushedJunkIsNotShown(t *testing.T) {
 	type made func(w *world, p frame.Point) []byte
-	for name, make := range map[string]made{
+	for name, object := range map[string]made{
 		"no object": func(*world, frame.Point) []byte { return []byte("junk") },
 		"cut":       func(w *world, p frame.Point) []byte { o := w.Data(p, "x"); return o[:len(o)-1] },
 		"another log": func(w *world, p frame.Point) []byte {
@@ -216,7 +216,7 @@ func TestPushedJunkIsNotShown(t *testing.T) {
 				w.Append(l, "a")
 				w.Append(l, "b")
 				w.least = 6
-				junk := make(w, w.point(w.Epoch, 3))
+				junk := object(w, w.point(w.Epoch, 3))
 				defer during(func() {
 					time.Sleep(time.Minute)
 					w.Append(l, "c")

@@ -233,7 +233,7 @@ func TestDelay(t *testing.T) {
 			mu.Unlock()
 			read.add()
 		})
-		first := 1
+		var first int
 		if told {
 			w.told(read, 1)
 		} else {

@@ -209,7 +209,7 @@ func overTLS(t *testing.T, path string, known int, verb, url string) {
 	address, _, stop := background(t, nil, verb, "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--token-file", token, url)
 	defer stop()
 	status := func(with string) int {
-		a, body := authorized(t, c, address+path, with, "")
+		a, body := authorized(t, c, address+path, with, "") //nolint:bodyclose // authorized closes it
 		if a.ProtoMajor != 2 {
 			t.Errorf("%s: %s", a.Proto, body)
 		}

@@ -35,8 +35,8 @@ func TestCatalog(t *testing.T) {
 	newLog(t, later)
 	publishIceberg(t, log, "file/")
 	publishIceberg(t, own, "")
-	address, errs, stop := background(t, nil, "catalog", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "sales.orders="+log, "hosts="+own, "later="+later)
-	address = eventualAddress(t, errs, "serving at ")
+	_, errs, stop := background(t, nil, "catalog", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "sales.orders="+log, "hosts="+own, "later="+later)
+	address := eventualAddress(t, errs, "serving at ")
 	for path, want := range map[string]string{
 		"/v1/config":                              `"endpoints":[`,
 		"/v1/namespaces":                          `{"namespaces":[["default"],["sales"]]}`,
@@ -50,7 +50,7 @@ func TestCatalog(t *testing.T) {
 			t.Errorf("%s: %s", path, body)
 		}
 	}
-	if a, body := authorized(t, http.DefaultClient, address+"/v1/config", "", "evil.example"); a.StatusCode != http.StatusMisdirectedRequest {
+	if a, body := authorized(t, http.DefaultClient, address+"/v1/config", "", "evil.example"); a.StatusCode != http.StatusMisdirectedRequest { //nolint:bodyclose // authorized closes it
 		t.Errorf("%d %s", a.StatusCode, body)
 	}
 	metrics := eventualAddress(t, errs, "metrics are at ")

@@ -39,7 +39,7 @@ func (s *served) upgrade(query, protocol string) (*http.Response, net.Conn, *buf
 func TestLines(t *testing.T) {
 	l := logtest.New(t, logtest.Format(), nil)
 	s := serve(t, l, &agent.Options{})
-	a, c, in := s.upgrade("url="+url+"&promise=60s", agent.Upgrade)
+	a, c, in := s.upgrade("url="+url+"&promise=60s", agent.Upgrade) //nolint:bodyclose // the connection is closed
 	if a.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatal(a.Status)
 	}
@@ -68,12 +68,12 @@ func TestLines(t *testing.T) {
 		{"url=" + url + "&promise=soon", agent.Upgrade, "promise is", http.StatusBadRequest},
 		{"url=" + url + "&promise=1ms", agent.Upgrade, "Promise 1ms must be", http.StatusBadRequest},
 	} {
-		a, _, _ := s.upgrade(refused.query, refused.protocol)
+		a, _, _ := s.upgrade(refused.query, refused.protocol) //nolint:bodyclose // the connection is closed
 		if body, err := io.ReadAll(a.Body); err != nil || a.StatusCode != refused.status || !strings.Contains(string(body), refused.says) {
 			t.Errorf("%d %s, %v", a.StatusCode, body, err)
 		}
 	}
-	_, _, other := s.upgrade("url="+url+"&wait=false", agent.Upgrade)
+	_, _, other := s.upgrade("url="+url+"&wait=false", agent.Upgrade) //nolint:bodyclose // the connection is closed
 	in, other = other, in
 	want(`"code":"busy"`)
 	in = other

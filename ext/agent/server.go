@@ -219,7 +219,7 @@ func (s *Server) log(ctx context.Context, url string) (*log, error) {
 	if len(s.logs) >= maxKept {
 		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("agent: it has %d logs open; start another agent", maxKept))
 	}
-	l = &log{url: url, st: st, feed: push.NewFeed(), token: rand.Text()}
+	l = &log{url: url, st: st, feed: push.NewFeed(s.opts.Clock), token: rand.Text()}
 	s.logs[url] = l
 	return l, nil
 }

@@ -36,7 +36,7 @@ func statsText(f *Footer) string {
 	}
 	b, err := json.Marshal(all)
 	if err != nil || len(b) > maxStats {
-		b, _ = json.Marshal(stats{Records: all.Records}) // a number
+		return `{"numRecords":` + strconv.FormatInt(all.Records, 10) + `}`
 	}
 	return string(b)
 }

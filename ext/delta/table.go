@@ -72,20 +72,9 @@ func (t *table) list(ctx context.Context, from int64) (*listing, error) {
 // errGap: a version is missing that a load needs. It may have been deleted meanwhile.
 var errGap = errors.New("a version is missing")
 
-// load returns the newest state. It begins after the call: a version that was created before
-// is in it. Known is an earlier state, which load may change and return, or nil. The state has
-// the version -1 if there is no table.
-func (t *table) load(ctx context.Context, known *state) (*state, error) {
-	from := int64(0)
-	if known != nil {
-		from = max(known.version, 0)
-	}
-	s, _, err := t.loadFrom(ctx, known, from)
-	return s, err
-}
-
-// loadFrom is load with a listing from a version on, which it returns. A load without a known state
-// lists everything.
+// loadFrom returns the newest state, and the listing that it has made from a version on. It begins after the call: a
+// version that was created before is in it. Known is an earlier state, which it may change and return; with nil it lists
+// everything. The state has the version -1 if there is no table.
 func (t *table) loadFrom(ctx context.Context, known *state, from int64) (*state, *listing, error) {
 	if known != nil && known.version >= 0 {
 		l, err := t.list(ctx, from)

@@ -233,7 +233,7 @@ func read[T any](plain *avro.Schema, body []byte) (all []T, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	for {
 		var v T
 		if err := r.Decode(&v); errors.Is(err, io.EOF) {

@@ -266,7 +266,7 @@ func (d *draft) write(log fence.ID, all []entry) error {
 	m.keep(all)
 	d.bodies[m.name] = body
 	d.fresh = append(d.fresh, m)
-	if all != nil && len(all) > keptEntries {
+	if len(all) > keptEntries {
 		m.entries = all // until the version is applied, which needs the paths
 	}
 	return nil

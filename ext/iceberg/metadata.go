@@ -137,8 +137,8 @@ func decodeMetadata(key string, body []byte) (*metadata, error) {
 	//
 	//mutant:replace !ours(body) => !ours(body) && len(body) == 0
 	if !ours(body) {
-		var any map[string]json.RawMessage
-		if err := json.Unmarshal(body, &any); err != nil {
+		var document map[string]json.RawMessage
+		if err := json.Unmarshal(body, &document); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", delta.ErrDamaged, key, err)
 		}
 		return nil, fmt.Errorf("%w: %s was written, or written anew, by another program; let engines only read this table: delete that object if an older version is there, or publish to a new place", delta.ErrForeign, key)

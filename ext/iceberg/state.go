@@ -103,27 +103,27 @@ func (m *metadata) keyOf(url string) (string, error) {
 }
 
 // body reads a manifest or a list, and compares its checksum.
-func (t *table) body(ctx context.Context, m *metadata, url string) (string, avroKey, []byte, error) {
+func (t *table) body(ctx context.Context, m *metadata, url string) (string, []byte, error) {
 	key, err := m.keyOf(url)
 	if err != nil {
-		return "", avroKey{}, nil, err
+		return "", nil, err
 	}
 	of, ok := parseAvro(key)
 	if !ok {
-		return key, of, nil, fmt.Errorf("%w: %s has no name of a manifest", delta.ErrDamaged, key)
+		return key, nil, fmt.Errorf("%w: %s has no name of a manifest", delta.ErrDamaged, key)
 	}
 	body, _, err := store.Read(ctx, t.root, key, &store.ReadOptions{Limit: maxAvro, Settle: t.settle})
 	if err != nil {
-		return key, of, nil, fmt.Errorf("iceberg: %w", err)
+		return key, nil, fmt.Errorf("iceberg: %w", err)
 	}
 	// guard:iceberg-checksum. A publisher uses a manifest, or a list of manifests, only if it has the checksum that its name
 	// says.
 	//
 	//mutant:replace sum != of.crc => sum != of.crc && len(body) == 0
 	if sum := crc32.Checksum(body, castagnoli); sum != of.crc {
-		return key, of, nil, fmt.Errorf("%w: %s has the checksum %08x", delta.ErrDamaged, key, sum)
+		return key, nil, fmt.Errorf("%w: %s has the checksum %08x", delta.ErrDamaged, key, sum)
 	}
-	return key, of, body, nil
+	return key, body, nil
 }
 
 // list reads the manifests of a snapshot, without their entries.
@@ -135,7 +135,7 @@ func (t *table) list(ctx context.Context, m *metadata, id int64) ([]*manifest, e
 	if s == nil {
 		return nil, fmt.Errorf("%w: there is no snapshot %d", delta.ErrDamaged, id)
 	}
-	key, _, body, err := t.body(ctx, m, s.List)
+	key, body, err := t.body(ctx, m, s.List)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (t *table) entriesOf(ctx context.Context, s *state, m *manifest) ([]entry, 
 	if m.entries != nil {
 		return m.entries, nil
 	}
-	key, _, body, err := t.body(ctx, s.doc, m.Path)
+	key, body, err := t.body(ctx, s.doc, m.Path)
 	if err != nil {
 		return nil, err
 	}

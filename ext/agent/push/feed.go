@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/inspect"
 	"github.com/fencepost/fencepost/store"
@@ -36,7 +37,8 @@ var (
 type Feed struct {
 	mu      sync.Mutex
 	readers int
-	left    time.Time                 // when the last one went
+	clock   clock.Clock
+	left    clock.Instant             // when the last one went; 0: none has been here
 	sent    map[fence.Position][]byte // objects that were sent and not acknowledged
 	first   fence.Position            // of the objects
 	objects [][]byte                  // acknowledged ones, of consecutive slots
@@ -45,8 +47,10 @@ type Feed struct {
 	changed chan struct{} // closed when any of it has changed
 }
 
-// NewFeed returns a feed.
-func NewFeed() *Feed { return &Feed{sent: map[fence.Position][]byte{}, changed: make(chan struct{})} }
+// NewFeed returns a feed. The clock is the machine's if c is nil.
+func NewFeed(c clock.Clock) *Feed {
+	return &Feed{clock: clock.Or(c), sent: map[fence.Position][]byte{}, changed: make(chan struct{})}
+}
 
 // Store returns st for the writers of the log.
 func (f *Feed) Store(st store.Store) store.Store { return &watched{Store: st, feed: f} }
@@ -82,7 +86,7 @@ func (f *Feed) put(body []byte) {
 	p := fence.Position{Epoch: fence.Epoch(binary.LittleEndian.Uint64(body[atEpoch:])), Seq: binary.LittleEndian.Uint64(body[atSeq:])}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	listens := f.readers > 0 || time.Since(f.left) < lingers
+	listens := f.readers > 0 || f.left > 0 && f.clock.Now().Sub(f.left) < lingers
 	if _, again := f.sent[p]; !listens || again || f.check == nil || p.Epoch != f.first.Epoch {
 		return
 	}
@@ -154,10 +158,9 @@ func (f *Feed) Tail(ctx context.Context, at fence.Position, send func([]byte) er
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.readers--
-		f.left = time.Now()
+		f.left = f.clock.Now()
 	}()
-	tick := time.NewTicker(Beat)
-	defer tick.Stop()
+	tick := make(chan struct{}, 1)
 	for first := true; ; first = false {
 		objects, check, changed, err := f.after(at)
 		if err != nil {
@@ -174,11 +177,17 @@ func (f *Feed) Tail(ctx context.Context, at fence.Position, send func([]byte) er
 		}
 		beat := first
 		if !first {
+			timer := f.clock.AfterFunc(Beat, func() { tick <- struct{}{} })
 			select {
 			case <-changed:
-			case <-tick.C:
+			case <-tick:
 				beat = true
 			case <-ctx.Done():
+			}
+			if !beat && !timer.Stop() {
+				<-tick
+			}
+			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 		}

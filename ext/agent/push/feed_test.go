@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/agent/push"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/test/logtest"
@@ -27,7 +28,7 @@ type fed struct {
 
 func newFed(t *testing.T) *fed {
 	l := logtest.New(t, logtest.Format(), nil)
-	f := push.NewFeed()
+	f := push.NewFeed(clock.Go())
 	return &fed{l, f, f.Store(l.Faulty.Client("leader"))}
 }
 
