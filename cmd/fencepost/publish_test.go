@@ -180,6 +180,11 @@ func TestPublishIceberg(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	var d publishverb.PublishedDoc
+	for _, format := range []string{"delta", "iceberg", "delta,iceberg"} { // the other table is no stranger, and nobody is told to delete it
+		if got := must(t, "", "published", "--format", format, url); strings.Contains(got, "foreign") {
+			t.Errorf("%s: %s", format, got)
+		}
+	}
 	if err := json.Unmarshal([]byte(must(t, "", "published", "--json", "--format", "iceberg", url)), &d); err != nil || d.Format != "iceberg" || d.Version != 2 || d.Published != 1 {
 		t.Errorf("%+v, %v", d, err)
 	}
