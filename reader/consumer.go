@@ -77,6 +77,9 @@ func (c *Consumer) Next() (next uint64, ok bool) {
 	return next, ok
 }
 
+// Epoch is the epoch in which the position was taken over.
+func (c *Consumer) Epoch() fence.Epoch { return c.reg.Epoch() }
+
 // Commit notes that all records before next are handled. Call it after their effects: then
 // each record is handled at least once. If the effects are in another log of this project, keep the
 // offset as that writer's cursor instead, and each is handled exactly once: see the example

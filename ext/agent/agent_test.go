@@ -194,16 +194,20 @@ func (s *served) reads(l *logtest.Log) {
 	}
 	defer follow.Close()
 	var got []string
+	var epoch uint64
 	next := func(n int) {
 		for len(got) < n && follow.Receive() {
+			epoch = max(epoch, follow.Msg().GetEpoch())
 			for _, r := range follow.Msg().GetRecords() {
 				got = append(got, string(r.GetValue()))
 			}
 		}
 	}
 	next(2)
-	w, err := call[agentpb.ConsumerRequest, agentpb.ConsumerResponse](s, "Consumer", &agentpb.ConsumerRequest{Url: url, Name: "c", Next: new(uint64(2))})
-	if err != nil || w.GetNext() != 2 {
+	consumer := func(epoch uint64, at *uint64) (*agentpb.ConsumerResponse, error) {
+		return call[agentpb.ConsumerRequest, agentpb.ConsumerResponse](s, "Consumer", &agentpb.ConsumerRequest{Url: url, Name: "c", Epoch: epoch, Next: at})
+	}
+	if w, err := consumer(epoch, new(uint64(2))); err != nil || w.GetNext() != 2 || w.GetEpoch() != epoch {
 		t.Errorf("%v, %v", w, err)
 	}
 	c := s.lead(t.Context(), &agentpb.Open{})
@@ -217,7 +221,7 @@ func (s *served) reads(l *logtest.Log) {
 	if err := c.ended(); err != nil {
 		t.Error(err)
 	}
-	if w, err := call[agentpb.ConsumerRequest, agentpb.ConsumerResponse](s, "Consumer", &agentpb.ConsumerRequest{Url: url, Name: "c"}); err != nil || w.GetNext() != 2 {
+	if w, err := consumer(0, nil); err != nil || w.GetNext() != 2 || w.GetEpoch() <= epoch {
 		t.Errorf("%v, %v", w, err)
 	}
 	// A register refuses a lower epoch.

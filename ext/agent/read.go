@@ -35,12 +35,13 @@ func (s *Server) read(follow bool) func(context.Context, *agentpb.ReadRequest, *
 		if err != nil {
 			return status(err)
 		}
-		from := reader.Oldest
+		from, epoch := reader.Oldest, fence.Epoch(0)
 		if q.GetConsumer() != "" {
 			c, err := s.take(ctx, l, r, q.GetConsumer())
 			if err != nil {
 				return status(err)
 			}
+			epoch = c.Epoch()
 			if next, ok := c.Next(); ok {
 				from = next
 			}
@@ -52,7 +53,7 @@ func (s *Server) read(follow bool) func(context.Context, *agentpb.ReadRequest, *
 		if follow {
 			records = r.Tail
 		}
-		err = send(ctx, records, from, out)
+		err = send(ctx, records, from, epoch, out)
 		if errors.Is(err, context.Canceled) {
 			return connect.NewError(connect.CodeUnavailable, errors.New("agent: it is about to end; go on at another one"))
 		}
@@ -60,8 +61,8 @@ func (s *Server) read(follow bool) func(context.Context, *agentpb.ReadRequest, *
 	}
 }
 
-// send sends records, many in a message if they come at once.
-func send(ctx context.Context, records func(context.Context, uint64) iter.Seq2[reader.Record, error], from uint64, out *connect.ServerStream[agentpb.ReadResponse]) error {
+// send sends records, many in a message if they come at once. The first one has the consumer's epoch.
+func send(ctx context.Context, records func(context.Context, uint64) iter.Seq2[reader.Record, error], from uint64, epoch fence.Epoch, out *connect.ServerStream[agentpb.ReadResponse]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	found := newBasket()
 	var reading sync.WaitGroup
@@ -84,9 +85,10 @@ func send(ctx context.Context, records func(context.Context, uint64) iter.Seq2[r
 		if len(batch) == 0 {
 			return err
 		}
-		if err := out.Send(&agentpb.ReadResponse{Records: batch}); err != nil {
+		if err := out.Send(&agentpb.ReadResponse{Records: batch, Epoch: uint64(epoch)}); err != nil {
 			return err
 		}
+		epoch = 0
 	}
 }
 
@@ -153,9 +155,12 @@ func (s *Server) take(ctx context.Context, l *log, r *reader.Reader, name string
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.consumers) >= maxKept {
-		clear(s.consumers) // the others are taken over again when they are noted
+		clear(s.consumers) // their clients are told to take them over again
 	}
-	s.consumers[[2]string{l.url, name}] = c
+	key := [2]string{l.url, name}
+	if last := s.consumers[key]; last == nil || last.Epoch() < c.Epoch() {
+		s.consumers[key] = c
+	}
 	return c, nil
 }
 
@@ -174,22 +179,40 @@ func (s *Server) consumer(ctx context.Context, q *agentpb.ConsumerRequest) (*age
 		if err != nil {
 			return nil, status(err)
 		}
-		var a agentpb.ConsumerResponse
+		a := agentpb.ConsumerResponse{Epoch: uint64(c.Epoch())}
 		if next, ok := c.Next(); ok {
 			a.Next = &next
 		}
 		return &a, nil
 	}
-	s.mu.Lock()
-	c := s.consumers[[2]string{l.url, q.GetName()}]
-	s.mu.Unlock()
-	if c == nil {
-		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("agent: the position %q was not taken over here; ask for it first, and go on there", q.GetName()))
+	c, err := s.taken(l, q)
+	if err != nil {
+		return nil, err
 	}
 	if err := c.Commit(ctx, q.GetNext()); err != nil {
 		return nil, status(err)
 	}
-	return &agentpb.ConsumerResponse{Next: q.Next}, nil
+	return &agentpb.ConsumerResponse{Next: q.Next, Epoch: q.GetEpoch()}, nil
+}
+
+// taken returns the position that a client has taken over and may note.
+//
+// guard:agent-consumer. Of the clients that take one position over through one agent, only the last may note it.
+//
+//mutant:replace q.GetEpoch() < uint64(c.Epoch()) => false
+func (s *Server) taken(l *log, q *agentpb.ConsumerRequest) (*reader.Consumer, error) {
+	s.mu.Lock()
+	c := s.consumers[[2]string{l.url, q.GetName()}]
+	s.mu.Unlock()
+	switch {
+	case q.GetEpoch() == 0:
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("agent: the epoch is missing; send the one that came with the position"))
+	case c == nil || q.GetEpoch() > uint64(c.Epoch()):
+		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("agent: the position %q was not taken over here in epoch %d; ask for it first, and go on there", q.GetName(), q.GetEpoch()))
+	case q.GetEpoch() < uint64(c.Epoch()):
+		return nil, connect.NewError(connect.CodeAborted, fmt.Errorf("agent: the position %q was taken over in epoch %d, after this client's %d; ask for it again only if this client is to have it", q.GetName(), c.Epoch(), q.GetEpoch()))
+	}
+	return c, nil
 }
 
 // register reads a register, or sets it.

@@ -739,8 +739,10 @@ func (x *ReadRequest) GetConsumer() string {
 }
 
 type ReadResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Records       []*Record              `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Records []*Record              `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	// In the first one, with a consumer: the epoch for ConsumerRequest.
+	Epoch         uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -780,6 +782,13 @@ func (x *ReadResponse) GetRecords() []*Record {
 		return x.Records
 	}
 	return nil
+}
+
+func (x *ReadResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 type Record struct {
@@ -847,7 +856,9 @@ type ConsumerRequest struct {
 	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// All records before it are handled. Without it, the position is taken over and returned.
-	Next          *uint64 `protobuf:"varint,3,opt,name=next,proto3,oneof" json:"next,omitempty"`
+	Next *uint64 `protobuf:"varint,3,opt,name=next,proto3,oneof" json:"next,omitempty"`
+	// Who notes a position says the epoch in which it was taken over.
+	Epoch         uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -903,9 +914,18 @@ func (x *ConsumerRequest) GetNext() uint64 {
 	return 0
 }
 
+func (x *ConsumerRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type ConsumerResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Next          *uint64                `protobuf:"varint,1,opt,name=next,proto3,oneof" json:"next,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Next  *uint64                `protobuf:"varint,1,opt,name=next,proto3,oneof" json:"next,omitempty"`
+	// Each time that the position is taken over, a higher one.
+	Epoch         uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -943,6 +963,13 @@ func (*ConsumerResponse) Descriptor() ([]byte, []int) {
 func (x *ConsumerResponse) GetNext() uint64 {
 	if x != nil && x.Next != nil {
 		return *x.Next
+	}
+	return 0
+}
+
+func (x *ConsumerResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
 	}
 	return 0
 }
@@ -1748,21 +1775,24 @@ const file_agent_proto_rawDesc = "" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x17\n" +
 	"\x04from\x18\x02 \x01(\x04H\x00R\x04from\x88\x01\x01\x12\x1a\n" +
 	"\bconsumer\x18\x03 \x01(\tR\bconsumerB\a\n" +
-	"\x05_from\"D\n" +
+	"\x05_from\"Z\n" +
 	"\fReadResponse\x124\n" +
-	"\arecords\x18\x01 \x03(\v2\x1a.fencepost.agent.v1.RecordR\arecords\"U\n" +
+	"\arecords\x18\x01 \x03(\v2\x1a.fencepost.agent.v1.RecordR\arecords\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"U\n" +
 	"\x06Record\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1d\n" +
 	"\n" +
-	"unix_nanos\x18\x03 \x01(\x03R\tunixNanos\"Y\n" +
+	"unix_nanos\x18\x03 \x01(\x03R\tunixNanos\"o\n" +
 	"\x0fConsumerRequest\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
-	"\x04next\x18\x03 \x01(\x04H\x00R\x04next\x88\x01\x01B\a\n" +
-	"\x05_next\"4\n" +
+	"\x04next\x18\x03 \x01(\x04H\x00R\x04next\x88\x01\x01\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epochB\a\n" +
+	"\x05_next\"J\n" +
 	"\x10ConsumerResponse\x12\x17\n" +
-	"\x04next\x18\x01 \x01(\x04H\x00R\x04next\x88\x01\x01B\a\n" +
+	"\x04next\x18\x01 \x01(\x04H\x00R\x04next\x88\x01\x01\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epochB\a\n" +
 	"\x05_next\"p\n" +
 	"\x0fRegisterRequest\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
