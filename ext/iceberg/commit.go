@@ -29,6 +29,7 @@ type draft struct {
 	*table
 	s       *state
 	version int64
+	number  *int64 // the version, for entries: these stay in memory, and a pointer into the draft would keep all of it
 	doc     *metadata
 	codec   *codec
 	bodies  map[string][]byte // manifests and the list, by key
@@ -43,6 +44,8 @@ type draft struct {
 func (t *table) Create(ctx context.Context, known delta.State, c *delta.Change) (bool, error) {
 	s := known.(*state)
 	d := &draft{table: t, s: s, version: s.version + 1, bodies: map[string][]byte{}, gone: map[*manifest]bool{}, counts: map[string]int64{}, same: true}
+	number := d.version
+	d.number = &number
 	if d.version > most {
 		return false, fmt.Errorf("iceberg: version %d has no name: publish to a new place", d.version)
 	}
@@ -228,7 +231,7 @@ func (d *draft) carried(old []entry, removed map[string]bool) []entry {
 		}
 		e.Status = existing
 		if removed[e.File.Path] {
-			e.Status, e.Snapshot = deleted, &d.version
+			e.Status, e.Snapshot = deleted, d.number
 			d.counts["deleted-data-files"]++
 			d.counts["deleted-records"] += e.File.Records
 			d.counts["removed-files-size"] += e.File.Size
@@ -274,7 +277,7 @@ func (d *draft) write(log fence.ID, all []entry) error {
 
 // entry returns that of a file.
 func (d *draft) entry(a *delta.Added) (e entry, err error) {
-	e = entry{Status: added, Snapshot: &d.version, Sequence: &d.version, FileSeq: &d.version}
+	e = entry{Status: added, Snapshot: d.number, Sequence: d.number, FileSeq: d.number}
 	e.File = dataFile{Path: d.doc.url(a.Path), Format: "PARQUET", Partition: map[string]any{}, Records: a.Footer.Rows, Size: a.File.Size}
 	for _, f := range d.codec.spec {
 		v, err := partitionValue(f.of, a.Partition[f.Name])
