@@ -296,6 +296,9 @@ func (p *pub) advance(ctx context.Context, todo []*work, r *Report) error {
 	// publisher that dies.
 	switch {
 	case m != nil && p.state.Version() < 0:
+		if err := p.unread(); err != nil {
+			return err
+		}
 		_, err := p.create(ctx, &Change{Operation: "create", Meta: m}, r)
 		return err
 	case m != nil:
@@ -379,10 +382,46 @@ func (p *pub) schema() (have *Schema, by []string) {
 	if m := p.state.Meta(); m != nil {
 		return m.Schema, m.Partition
 	}
-	for _, c := range p.opts.Partition {
+	for _, c := range p.partition() {
 		by = append(by, c.Name)
 	}
 	return newSchema(), by
+}
+
+// model is what the table in another format says of itself, or nil.
+func (p *pub) model() *Meta {
+	for _, t := range p.tables {
+		if t.state != nil && t.state.Meta() != nil {
+			return t.state.Meta()
+		}
+	}
+	return nil
+}
+
+// partition returns the columns by which a new table is partitioned.
+//
+// guard:table-same-partitions. A new table has the partitions of the one in another format, if that is there.
+//
+//mutant:replace m == nil => m == nil || m != nil
+func (p *pub) partition() []Column {
+	m := p.model()
+	if m == nil {
+		return p.opts.Partition
+	}
+	types := m.types()
+	all := make([]Column, 0, len(m.Partition))
+	for _, name := range m.Partition {
+		all = append(all, Column{Name: name, Type: types[name]})
+	}
+	return all
+}
+
+// unread returns an error if the table of another format may be there, and is not known.
+func (p *pub) unread() error {
+	if i := slices.IndexFunc(p.tables, func(t *pub) bool { return t.state == nil }); i >= 0 {
+		return fmt.Errorf("delta: the table %s is not created as long as the table %s cannot be read, whose partitions it gets", p.format.Name(), p.tables[i].format.Name())
+	}
+	return nil
 }
 
 // types returns the types of the columns by which the table is partitioned, or will be.
@@ -391,7 +430,7 @@ func (p *pub) types() map[string]string {
 		return m.types()
 	}
 	columns := map[string]string{}
-	for _, c := range p.opts.Partition {
+	for _, c := range p.partition() {
 		columns[c.Name] = c.Type
 	}
 	return columns
@@ -437,7 +476,10 @@ func (p *pub) metaData(todo []*work) *Meta {
 
 func (p *pub) newTable(s *Schema) *Meta {
 	m := &Meta{ID: uuid.NewString(), Name: p.opts.Name, Schema: newSchema(s.fields...), Retention: p.opts.Retention}
-	for _, c := range p.opts.Partition {
+	if other := p.model(); other != nil {
+		m.Name, m.Retention = other.Name, other.Retention
+	}
+	for _, c := range p.partition() {
 		m.Schema.add(column(c.Name, DataType{Name: cmp.Or(c.Type, "string")}))
 		m.Partition = append(m.Partition, c.Name)
 	}

@@ -1,9 +1,16 @@
 package iceberg_test
 
 import (
+	"context"
+	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/ext/delta"
+	"github.com/fencepost/fencepost/store"
 )
 
 // TestBothFormats: both tables have the same files at each number of edits that is published.
@@ -64,4 +71,42 @@ func TestBothFormats(t *testing.T) {
 			t.Errorf("a second publisher has created %+v", r)
 		}
 	})
+}
+
+// TestSecondFormat: a format that is added later, without options, is partitioned as the first is.
+//
+// guard:table-same-partitions. Without this check: a table is published as Delta, partitioned by day; later somebody adds Iceberg and leaves
+// out the partitions; the Iceberg table has no column day, and gets none ever, since the files lack it.
+func TestSecondFormat(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		by := []delta.Column{{Name: "day", Type: "date"}}
+		commit(k, []order{{1, "a"}}, map[string]string{"day": "2026-11-23"})
+		k.publish(k.publisher(nil, &delta.Options{Formats: []delta.Format{delta.Lake()}, Partition: by, Retention: time.Hour}))
+		broken := &deaf{k.Mem, "file/_delta_log/"}
+		if _, err := k.publisher(broken, nil).Publish(context.Background()); err == nil || len(k.keys()) > 0 {
+			t.Errorf("the first table cannot be read: %v, and there are %v", err, k.keys())
+		}
+		k.publish(k.publisher(nil, nil))
+		d, err := k.engine().document(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := d.Schemas[0].Fields[len(d.Schemas[0].Fields)-1]
+		if last.Name != "day" || string(last.Type) != `"date"` || d.Properties["fencepost.retention-seconds"] != "3600" {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// deaf refuses to list what begins with a prefix.
+type deaf struct {
+	store.Store
+	prefix string
+}
+
+func (d *deaf) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	if strings.HasPrefix(prefix, d.prefix) {
+		return func(yield func(store.Info, error) bool) { yield(store.Info{}, &store.Error{Err: store.ErrDenied}) }
+	}
+	return d.Store.List(ctx, prefix, opts)
 }
