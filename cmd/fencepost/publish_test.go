@@ -168,6 +168,27 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// TestIcebergLocation: the table says where it is without escapes, since engines take its paths as they are.
+func TestIcebergLocation(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]string{"my%20lake%2B": "file://" + dir + "/my lake+/file", "/twice/": "file://" + dir + "/twice/file", "no%23": "", "no%3F": ""} {
+		url := "file://" + dir + "/" + path
+		must(t, "", "init", url)
+		commitParquet(t, url, 1)
+		if r := run(t, "", "publish", "--format", "iceberg", url); (r.status == 0) != (want != "") || want == "" && !strings.Contains(r.err, "# or ?") {
+			t.Errorf("%s: %+v", url, r)
+		}
+		if want == "" {
+			continue
+		}
+		root := strings.TrimPrefix(want, "file://")
+		body, err := os.ReadFile(filepath.Join(root, "metadata", "v1000000002.metadata.json"))
+		if err != nil || !strings.Contains(string(body), `"location":"`+want+`"`) {
+			t.Errorf("%.300s, %v", body, err)
+		}
+	}
+}
+
 // TestPublishIceberg: one log becomes a table in two formats.
 func TestPublishIceberg(t *testing.T) {
 	dir := t.TempDir() + "/log"

@@ -29,6 +29,9 @@ func (f format) Open(p delta.Place) (delta.Table, error) {
 	if !strings.Contains(f.location, ":/") {
 		return nil, fmt.Errorf("%w: the location of an Iceberg table is a URL, such as s3://bucket/prefix, and not %q", delta.ErrOptions, f.location)
 	}
+	if strings.ContainsAny(f.location, "#?") {
+		return nil, fmt.Errorf("%w: the location of an Iceberg table is %q: engines end a path at # or ?; choose a place without them", delta.ErrOptions, f.location)
+	}
 	return &table{location: f.location, root: p.Root, settle: p.Settle, clock: p.Clock, foreign: p.Foreign, failed: p.Failed}, nil
 }
 

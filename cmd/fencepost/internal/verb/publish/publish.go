@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -141,14 +143,20 @@ func (f *formats) of(args []string) (all []delta.Format, err error) {
 	return all, nil
 }
 
-// location returns the URL of a table without options.
+// location returns the URL of a table as engines take it: without options, and with a path that has no escapes.
 func location(args []string) string {
-	base, _, _ := strings.Cut(args[0], "?")
-	own := strings.TrimRight(base, "/") + "/file"
-	if len(args) > 1 {
-		own, _, _ = strings.Cut(args[1], "?")
+	u, err := url.Parse(args[len(args)-1])
+	if err != nil {
+		return "" // the store says so
 	}
-	return strings.TrimRight(own, "/")
+	own := strings.Trim(u.Path, "/")
+	if len(args) == 1 {
+		own = strings.Trim(own+"/file", "/")
+	}
+	if u.Scheme == "file" {
+		return "file://" + path.Clean("/"+own)
+	}
+	return u.Scheme + "://" + u.Host + "/" + own
 }
 
 // openPublisher opens the log URL and its table.
