@@ -170,8 +170,8 @@ func (s *stream) take(object []byte) (fits bool, err error) {
 
 // compare reads the last object that was taken from the source, before the stream looks for itself.
 //
-// guard:push-compare. Before a reader looks for itself again, it compares the last pushed object with the store's. If they
-// differ, it ends with an error.
+// guard:push-compare. Before a reader looks for itself again, it compares the last pushed object with the store's, and ends with an
+// error if they differ.
 //
 //mutant:replace slot.Seq == 0 => slot.Seq >= 0
 func (s *stream) compare(ctx context.Context, f *chain.Follower) error {

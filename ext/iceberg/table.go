@@ -366,7 +366,7 @@ func (t *table) clean(ctx context.Context, l *listing, first int64, keep map[str
 	}
 	for _, key := range l.avro {
 		// guard:iceberg-clean. Cleanup deletes a manifest or a list only if it belongs to a version before the oldest one within the
-		// retention, and that version does not name it. So the objects of a version that nobody has created yet stay.
+		// retention, and that version does not name it.
 		//
 		//mutant:replace of.version < first && !keep[key] => of.version > 0 && !keep[key]
 		if of, _ := parseAvro(key); of.version < first && !keep[key] {

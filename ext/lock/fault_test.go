@@ -243,6 +243,9 @@ func TestAnsweredAfterFirstHeartbeat(t *testing.T) {
 
 // A store that refuses a release, as while credentials are being replaced, frees the name later: also if this process lives on
 // with other locks.
+//
+// guard:lock-denied. Without this check: the store refuses one release, because credentials are being replaced; the process
+// lives on for months, and renews its session; nobody gets the name.
 func TestReleaseDenied(t *testing.T) {
 	inWorld(t, faultstore.Options{}, func(w *world) {
 		a, b := w.process("a"), w.process("b")

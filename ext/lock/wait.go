@@ -126,8 +126,8 @@ func (w *waiter) lapsed(ctx context.Context, b *bucket, e *entry) (bool, error) 
 	w.next = sent.Add(e.validity() / 8)
 	doc, info, err := w.l.readSession(ctx, e.Session)
 	switch {
-	// guard:lock-placed. Who does not wait notes in the bucket that it has put a placeholder. Whoever finds this note and no
-	// object expires the session: what was there was swept.
+	// guard:lock-placed. A session whose placeholder the bucket notes, and which has no object, is expired: what was there was
+	// swept.
 	//
 	//mutant:replace e.Placed => false
 	case errors.Is(err, store.ErrNotFound) && e.Placed:

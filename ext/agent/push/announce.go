@@ -79,10 +79,6 @@ func fingerprint(der []byte) string {
 }
 
 // Pinned accepts the server with this certificate only.
-//
-// guard:push-cert. A reader talks only to who has the key of the certificate that the lock names.
-//
-//mutant:replace subtle.ConstantTimeCompare([]byte(fingerprint(s.PeerCertificates[0].Raw)), []byte(cert)) != 1 => subtle.ConstantTimeCompare([]byte(fingerprint(s.PeerCertificates[0].Raw)), []byte(cert)) > 1
 func Pinned(cert string) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -91,6 +87,9 @@ func Pinned(cert string) *tls.Config {
 			if len(s.PeerCertificates) == 0 {
 				return errors.New("push: the leader has shown no certificate")
 			}
+			// guard:push-cert. A reader talks only to who has the key of the certificate that the lock names.
+			//
+			//mutant:replace subtle.ConstantTimeCompare([]byte(fingerprint(s.PeerCertificates[0].Raw)), []byte(cert)) != 1 => subtle.ConstantTimeCompare([]byte(fingerprint(s.PeerCertificates[0].Raw)), []byte(cert)) > 1
 			if subtle.ConstantTimeCompare([]byte(fingerprint(s.PeerCertificates[0].Raw)), []byte(cert)) != 1 {
 				return fmt.Errorf("push: the certificate %s is not the one in the lock, %s", fingerprint(s.PeerCertificates[0].Raw), cert)
 			}

@@ -73,11 +73,10 @@ var errHalf = errors.New(`it has half of a surrogate pair, which is no text; sen
 
 // UnmarshalJSON refuses half of a surrogate pair, such as \ud800. The decoder would put another character in its place, and what
 // is read back would not be what was sent.
-//
-// guard:lines-whole. A line whose text cannot be kept byte for byte is refused.
-//
-//mutant:replace if half(b) => if half(b) && false
 func (t *text) UnmarshalJSON(b []byte) error {
+	// guard:lines-whole. A line whose text cannot be kept byte for byte is refused.
+	//
+	//mutant:replace if half(b) => if half(b) && false
 	if half(b) {
 		return errHalf
 	}
