@@ -134,11 +134,6 @@ func (t *deltaTable) Settle(ctx context.Context, s State) (bool, error) {
 	return true, nil
 }
 
-// Ours is [Table.Ours].
-func (t *deltaTable) Ours(key string) bool {
-	return len(key) > len(logPrefix) && key[:len(logPrefix)] == logPrefix
-}
-
 // First is [Table.First].
 func (t *deltaTable) First() string { return commitKey(0) }
 

@@ -56,8 +56,6 @@ type Table interface {
 	// log, and a function that deletes what only older versions need. Without an error and without a map there is
 	// nothing to let go of yet.
 	Expire(ctx context.Context, s State) (needed map[fence.ID]uint64, clean func(context.Context) error, err error)
-	// Ours reports whether an object below the root is the table's own.
-	Ours(key string) bool
 	// First names the object of the first version, for errors.
 	First() string
 }

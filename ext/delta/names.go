@@ -3,6 +3,7 @@ package delta
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,8 +16,13 @@ const (
 	checkpoint = ".checkpoint.parquet"
 )
 
-// sharedPrefix begins what logs keep in a store for files besides the files.
-const sharedPrefix = "_fencepost/"
+// folders are below the table's root: what logs keep in a store for files, and the tables of all formats, of which a publisher may
+// have only one.
+var folders = []string{"_fencepost/", logPrefix, "metadata/"}
+
+func inFolder(key string) bool {
+	return slices.ContainsFunc(folders, func(of string) bool { return strings.HasPrefix(key, of) })
+}
 
 // fileName matches the names of files that logs write, below the table's root.
 var fileName = regexp.MustCompile(`^([0-9a-f]{32}/)?[0-9]{20}/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.[A-Za-z0-9.]+)?$`)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -166,17 +165,11 @@ func (p *Publisher) strangers(ctx context.Context) error {
 			return err
 		}
 		key := info.Key
-		known := slices.ContainsFunc(p.tables, func(t *pub) bool { return t.table.Ours(key) })
-		if !known && !otherTable(key) && !strings.HasPrefix(key, sharedPrefix) && !fileName.MatchString(key) {
+		if !inFolder(key) && !fileName.MatchString(key) {
 			p.foreign(key, "no log writes a file with such a name, and no version of the table has it; it is left alone: delete it if no program needs it")
 		}
 	}
 	return nil
-}
-
-// otherTable reports whether an object may be of a table in a format that this publisher was not asked for.
-func otherTable(key string) bool {
-	return strings.HasPrefix(key, "_delta_log/") || strings.HasPrefix(key, "metadata/")
 }
 
 // Unpublish takes the sources out of the tables for good: a last version removes their files,

@@ -110,3 +110,17 @@ func (d *deaf) List(ctx context.Context, prefix string, opts *store.ListOptions)
 	}
 	return d.Store.List(ctx, prefix, opts)
 }
+
+// TestOtherFormat: who looks at one table of two is not told to delete the other.
+func TestOtherFormat(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		k.rows(1)
+		k.publish(k.publisher(nil, nil))
+		for _, f := range both() {
+			p := k.publisher(nil, &delta.Options{Formats: []delta.Format{f}, Hooks: delta.Hooks{Foreign: func(f delta.Foreign) { t.Errorf("%s: %s", f.Key, f.What) }}})
+			if _, err := p.Status(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -188,9 +188,6 @@ func (t *table) Newer(ctx context.Context, known delta.State) (bool, error) {
 	return err == nil, err
 }
 
-// Ours is [delta.Table.Ours].
-func (t *table) Ours(key string) bool { return strings.HasPrefix(key, prefix) }
-
 // First is [delta.Table.First].
 func (t *table) First() string { return versionKey(1) }
 
