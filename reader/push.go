@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type push struct {
 	opened  clock.Instant  // when it was called last
 	next    fence.Position // where the source is
 	until   clock.Instant  // nothing is missed before then
-	last    fence.Position // the last slot that was taken from the source and not read in the store; zero if there is none
+	last    *frame.Frame   // the last object that was taken from the source and not read in the store; nil if there is none
 	from    uint64         // the first record that was taken since the source and the store were compared
 }
 
@@ -52,14 +53,14 @@ func (s *stream) listen(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	objects, ended := make(chan []byte), make(chan struct{})
 	p.objects, p.ended, p.cancel, p.opened, p.next = objects, ended, cancel, now, s.at.Position
-	go deliver(ctx, s.opts.Push(ctx, p.next), objects, ended)
+	go deliver(ctx, s.opts.Push, p.next, objects, ended)
 }
 
 // deliver hands over what a source yields, one after the other: nothing is kept here.
-func deliver(ctx context.Context, source iter.Seq[[]byte], objects chan<- []byte, ended chan<- struct{}) {
+func deliver(ctx context.Context, source func(context.Context, fence.Position) iter.Seq[[]byte], at fence.Position, objects chan<- []byte, ended chan<- struct{}) {
 	defer close(ended)
 	defer close(objects)
-	for object := range source {
+	for object := range source(ctx, at) {
 		select {
 		case objects <- object:
 		case <-ctx.Done():
@@ -160,10 +161,10 @@ func (s *stream) take(object []byte) (fits bool, err error) {
 	if err := s.deliver(f); err != nil {
 		return false, err
 	}
-	if s.push.last.Seq == 0 {
+	if s.push.last == nil {
 		s.push.from = s.at.Offset
 	}
-	s.push.last, s.push.next = s.at.Position, after
+	s.push.last, s.push.next = f, after
 	s.at, s.came = to, s.opts.Clock.Now()
 	return true, nil
 }
@@ -173,18 +174,19 @@ func (s *stream) take(object []byte) (fits bool, err error) {
 // guard:push-compare. Before a reader looks for itself again, it compares the last pushed object with the store's, and ends with an
 // error if they differ.
 //
-//mutant:replace slot.Seq == 0 => slot.Seq >= 0
+//mutant:replace last == nil => true
 func (s *stream) compare(ctx context.Context, f *chain.Follower) error {
-	slot := s.push.last
-	if slot.Seq == 0 {
+	last := s.push.last
+	if last == nil {
 		return nil
 	}
+	slot := last.Position
 	o, err := s.chain.ReadHead(ctx, slot)
 	if err == nil {
 		var h frame.Header
 		// The checksum is that of the whole object, with its nonce, and those before it are in it by the chain.
-		if h, err = frame.DecodeHeader(o.Body); err == nil && h.Checksum() == s.at.Prev {
-			s.push.last = fence.Position{}
+		if h, err = frame.DecodeHeader(o.Body); err == nil && h.Checksum() == last.Checksum() {
+			s.push.last = nil
 			return nil
 		}
 		err = fmt.Errorf("%w: the store has another object", fence.ErrCorrupt)
@@ -193,10 +195,49 @@ func (s *stream) compare(ctx context.Context, f *chain.Follower) error {
 		err = fmt.Errorf("%w: the store has no object", fence.ErrCorrupt)
 	}
 	err = f.Classify(ctx, slot, err)
-	if errors.Is(err, chain.ErrDamaged) {
+	differs := errors.Is(err, chain.ErrDamaged)
+	// guard:push-folded. If the floor has passed the last pushed object, a reader compares its records with those of the segments.
+	//
+	//mutant:replace errors.Is(err, errMoved) => false
+	if errors.Is(err, errMoved) {
+		same, unread := s.folded(ctx, last)
+		if unread != nil {
+			return unread
+		}
+		differs = !same
+		s.push.last = nil
+	}
+	if differs {
 		// Not ErrDamaged: no other place to begin at takes back what was delivered.
 		err = fmt.Errorf("reader: %w: %s was pushed and its records were delivered, but the log has another object there, or none: do not take objects from that source (Options.Push), and read again from record %d on",
 			ErrCorrupt, layout.DataKey(slot), s.push.from)
 	}
 	return err
+}
+
+// folded reports whether the segments have the records of an object. Records that were given up since count as the same.
+func (s *stream) folded(ctx context.Context, f *frame.Frame) (same bool, err error) {
+	next, end := f.Offset, f.Offset+uint64(f.Records)
+	if next < s.m.First() || next == end {
+		return true, nil
+	}
+	want, stop := iter.Pull2(f.All())
+	defer stop()
+	for p, err := range s.segs.Read(ctx, refs(s.log.Segments(ctx, s.m, next)), next) {
+		if err != nil {
+			return false, s.unreadable(ctx, p.Ref.Key, err)
+		}
+		for off, rec := range p.Frame.All() {
+			if off < next {
+				continue
+			}
+			if _, pushed, _ := want(); !bytes.Equal(rec, pushed) {
+				return false, nil
+			}
+			if next++; next == end {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
