@@ -138,6 +138,16 @@ func (f *Feed) Acknowledged(a writer.Acknowledgement) {
 	f.tell()
 }
 
+// forget drops all objects if nobody has listened for a while.
+func (f *Feed) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.readers == 0 && f.clock.Now().Sub(f.left) >= lingers {
+		f.first, f.objects, f.bytes = f.next(), nil, 0
+		clear(f.sent)
+	}
+}
+
 // next is the slot after the last acknowledged one. Called with mu held.
 func (f *Feed) next() fence.Position {
 	return fence.Position{Epoch: f.first.Epoch, Seq: f.first.Seq + uint64(len(f.objects))}
@@ -159,20 +169,19 @@ func (f *Feed) Tail(ctx context.Context, at fence.Position, send func([]byte) er
 		defer f.mu.Unlock()
 		f.readers--
 		f.left = f.clock.Now()
+		f.clock.AfterFunc(lingers, f.forget)
 	}()
 	tick := make(chan struct{}, 1)
 	for first := true; ; first = false {
-		objects, check, changed, err := f.after(at)
+		object, check, changed, err := f.after(at)
 		if err != nil {
 			return err
 		}
-		for _, o := range objects {
-			if err := send(o); err != nil {
+		if object != nil {
+			if err := send(object); err != nil {
 				return err
 			}
 			at.Seq++
-		}
-		if len(objects) > 0 {
 			continue
 		}
 		beat := first
@@ -206,8 +215,8 @@ func (f *Feed) Tail(ctx context.Context, at fence.Position, send func([]byte) er
 	}
 }
 
-// after returns the acknowledged objects from a slot on.
-func (f *Feed) after(at fence.Position) (objects [][]byte, check func() error, changed <-chan struct{}, err error) {
+// after returns the acknowledged object of a slot; nil if there is none yet. It is only one, since a slow reader keeps it.
+func (f *Feed) after(at fence.Position) (object []byte, check func() error, changed <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch next := f.next(); {
@@ -218,5 +227,5 @@ func (f *Feed) after(at fence.Position) (objects [][]byte, check func() error, c
 	case at.Seq >= next.Seq: // a reader may find an object in the store before the writer knows that it is there
 		return nil, f.check, f.changed, nil
 	}
-	return slices.Clone(f.objects[at.Seq-f.first.Seq:]), f.check, f.changed, nil
+	return f.objects[at.Seq-f.first.Seq], f.check, f.changed, nil
 }

@@ -205,6 +205,66 @@ func TestFeedBehind(t *testing.T) {
 	})
 }
 
+// A reader that reads slowly keeps one object from being forgotten, and not all that the feed had when it came.
+func TestFeedOfASlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFed(t)
+		w := f.open(writer.Options{NoCompress: true})
+		defer f.feed.Begin(1, sound)()
+		quick := &got{}
+		stop := f.tail(logtest.At(1, 1), quick)
+		big := make([]byte, 1<<20)
+		appends := func(n int) {
+			for range n {
+				if _, err := w.Append(t.Context(), [][]byte{big}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+		}
+		appends(10)
+		read, slow := make(chan struct{}), 0
+		ended := make(chan error, 1)
+		go func() {
+			ended <- f.feed.Tail(t.Context(), logtest.At(1, 1), func([]byte) error {
+				slow++
+				<-read
+				return nil
+			})
+		}()
+		synctest.Wait()
+		appends(40)
+		close(read)
+		if err := <-ended; !errors.Is(err, push.ErrBehind) || slow > 1 {
+			t.Errorf("%d objects, %v", slow, err)
+		}
+		_ = stop()
+		f.Close(w)
+	})
+}
+
+// A feed whose readers have left keeps nothing, also if no more is appended.
+func TestFeedForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFed(t)
+		w := f.open(writer.Options{})
+		defer f.feed.Begin(1, sound)()
+		stop := f.tail(logtest.At(1, 1), &got{})
+		f.Append(w, "a")
+		_ = stop()
+		time.Sleep(30 * time.Second) // it was only cut off
+		again := &got{}
+		if _ = f.tail(logtest.At(1, 1), again)(); len(again.objects) != 1 {
+			t.Errorf("%d objects", len(again.objects))
+		}
+		time.Sleep(2 * time.Minute)
+		if err := f.tail(logtest.At(1, 1), &got{})(); !errors.Is(err, push.ErrBehind) {
+			t.Error(err)
+		}
+		f.Close(w)
+	})
+}
+
 // An announcement fits into a lock, and other text is none.
 func TestAnnouncement(t *testing.T) {
 	a := push.Announcement{Tail: "h:1", Cert: "c", Token: "t", Agent: "unix:/a", Host: "h"}
