@@ -34,6 +34,8 @@ const (
 	listsPerRetention = 2
 	// rounds bounds how often a publisher begins again because others were quicker.
 	rounds = 100
+	// keptEdits is how many edits of a log are kept that a table lacks. A table that lacks more is compared with the live files.
+	keptEdits = 1024
 )
 
 // pub is the table of one format that a publisher writes.

@@ -18,6 +18,7 @@ type Publisher struct {
 	tables  []*pub // one for each format
 	told    map[string]bool
 	patient bool // Run waits before it tries a source with an error again, or a checkpoint
+	kept    int  // keptEdits, but in tests
 }
 
 // settings are the options with what they mean here.
@@ -34,7 +35,7 @@ func Open(ctx context.Context, root store.Store, sources []Source, opts *Options
 		return nil, err
 	}
 	o := opts.withDefaults()
-	p := &Publisher{opts: settings{o, root}, told: map[string]bool{}}
+	p := &Publisher{opts: settings{o, root}, told: map[string]bool{}, kept: keptEdits}
 	switch {
 	case store.IsNil(root):
 		return nil, fmt.Errorf("%w: the store of the table is nil", ErrOptions)
@@ -202,6 +203,9 @@ func (p *Publisher) trim() {
 		}
 		if n := len(s.edits); n > 0 && least >= s.edits[0].Number {
 			s.edits = slices.Clone(s.edits[min(uint64(n), least-s.edits[0].Number+1):])
+		}
+		if len(s.edits) > p.kept {
+			s.edits = nil // a table lacks them for long
 		}
 	}
 }
