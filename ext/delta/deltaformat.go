@@ -23,7 +23,7 @@ type lakeFormat struct{}
 func (lakeFormat) Name() string { return "delta" }
 
 // Check is [Format.Check]: all types of a [Schema] are Delta's.
-func (lakeFormat) Check(*Schema, []string) error { return nil }
+func (lakeFormat) Check(*Schema, []string, *Footer) error { return nil }
 
 func (lakeFormat) Open(p Place) (Table, error) {
 	return &deltaTable{table: &table{st: p.Root, settle: p.Settle, clock: p.Clock, foreign: p.Foreign}, failed: p.Failed, every: checkpointEvery}, nil

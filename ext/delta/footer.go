@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/parquet-go/parquet-go"
@@ -34,7 +35,9 @@ type Footer struct {
 	Schema  *Schema
 	Rows    int64
 	Columns []ColumnStats
-	text    string // of Schema
+	// Numbered is a column that has a field id, or empty. Iceberg tells columns by these, and no other format does.
+	Numbered string
+	text     string // of Schema, with Numbered
 }
 
 // readFooter reads the footer of the Parquet file under key. It costs one GET, or two if the
@@ -256,5 +259,20 @@ func decodeFooter(end []byte, size int64) (f *Footer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Footer{Schema: s, text: s.String(), Columns: columnsOf(file), Rows: file.NumRows()}, nil
+	f = &Footer{Schema: s, Columns: columnsOf(file), Rows: file.NumRows(), Numbered: numbered(file.Root())}
+	f.text = s.String() + f.Numbered
+	return f, nil
+}
+
+// numbered returns the name of a column with a field id.
+func numbered(c *parquet.Column) string {
+	for _, below := range c.Columns() {
+		if below.ID() != 0 {
+			return strings.Join(below.Path(), ".")
+		}
+		if name := numbered(below); name != "" {
+			return name
+		}
+	}
+	return ""
 }

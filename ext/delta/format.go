@@ -17,9 +17,9 @@ import (
 type Format interface {
 	// Name is the format's: letters. Pins have it in their names.
 	Name() string
-	// Check returns an error if the format has no place for a schema, or for a column by which files are partitioned.
-	// It wraps [ErrSchema], names the column, and says what to do.
-	Check(s *Schema, by []string) error
+	// Check returns an error if the format has no place for a file, for the schema of the table with it, or for a column by
+	// which files are partitioned. It wraps [ErrSchema], names the column, and says what to do.
+	Check(s *Schema, by []string, f *Footer) error
 	// Open returns the table at a place. It sends no request.
 	Open(p Place) (Table, error)
 }

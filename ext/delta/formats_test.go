@@ -15,9 +15,9 @@ type brokenTable struct{ delta.Table }
 
 var errBroken = errors.New("broken")
 
-func (broken) Name() string                          { return "broken" }
-func (broken) Open(delta.Place) (delta.Table, error) { return brokenTable{}, nil }
-func (broken) Check(*delta.Schema, []string) error   { return nil }
+func (broken) Name() string                                       { return "broken" }
+func (broken) Open(delta.Place) (delta.Table, error)              { return brokenTable{}, nil }
+func (broken) Check(*delta.Schema, []string, *delta.Footer) error { return nil }
 func (brokenTable) Load(context.Context, delta.State, bool) (delta.State, error) {
 	return nil, errBroken
 }

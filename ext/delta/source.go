@@ -429,7 +429,7 @@ func (s *source) fit(p *pub, steps []step, bad map[string]error) (need *Schema, 
 			// All formats are asked, before the first of them has a file that another one cannot have.
 			for _, t := range p.tables {
 				if err == nil {
-					err = t.format.Check(table, by)
+					err = t.format.Check(table, by, own)
 				}
 			}
 			if err == nil {

@@ -2,6 +2,7 @@ package iceberg_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"strconv"
@@ -122,5 +123,28 @@ func TestOtherFormat(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	})
+}
+
+// TestFieldIDs: a file with field ids is refused, for both formats.
+//
+// guard:iceberg-no-ids. Without this check: a program writes files with field ids of its own; engines take the columns by these, and not by their names;
+// they show the values of one column under the name of another.
+func TestFieldIDs(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		k.rows(1)
+		p := k.publisher(nil, nil)
+		k.publish(p)
+		bad := commit(k, []struct {
+			ID   int64  `parquet:"id,id(2)"`
+			Name string `parquet:"name,id(1)"`
+		}{{2, "b"}}, nil)
+		r, err := p.Publish(context.Background())
+		if err = errors.Join(err, r.Err()); !errors.Is(err, delta.ErrSchema) || !strings.Contains(err.Error(), "the column id has a field id") || r.Sources[0].Published != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		k.rows(1, bad)
+		k.publish(p)
+		k.agree()
 	})
 }

@@ -23,7 +23,7 @@ type format struct{ location string }
 func (format) Name() string { return "iceberg" }
 
 // Check is [delta.Format.Check].
-func (format) Check(s *delta.Schema, by []string) error { return check(s, by) }
+func (format) Check(_ *delta.Schema, by []string, f *delta.Footer) error { return check(by, f) }
 
 func (f format) Open(p delta.Place) (delta.Table, error) {
 	if !strings.Contains(f.location, ":/") {
@@ -35,8 +35,15 @@ func (f format) Open(p delta.Place) (delta.Table, error) {
 	return &table{location: f.location, root: p.Root, settle: p.Settle, clock: p.Clock, foreign: p.Foreign, failed: p.Failed}, nil
 }
 
-// check refuses names that two columns of a manifest's partition would share.
-func check(s *delta.Schema, by []string) error {
+// check refuses files that have field ids: the name mapping is only for those that have none. It also refuses names that two columns of
+// a manifest's partition would share.
+func check(by []string, f *delta.Footer) error {
+	// guard:iceberg-no-ids. A file with field ids is not published: they are others than the table's.
+	//
+	//mutant:replace f.Numbered != "" => f.Numbered == "none"
+	if f.Numbered != "" {
+		return fmt.Errorf("%w: the column %s has a field id, by which engines would take it for another one: write the file without field ids", delta.ErrSchema, f.Numbered)
+	}
 	had := map[string]string{}
 	for _, name := range by {
 		to := avroField(name)
@@ -45,7 +52,6 @@ func check(s *delta.Schema, by []string) error {
 		}
 		had[to] = name
 	}
-	_ = s // all of its types are Iceberg's
 	return nil
 }
 
