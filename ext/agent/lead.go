@@ -91,7 +91,9 @@ func (s *Server) Lead(ctx context.Context, url string) error {
 	l.own = true
 	l.mu.Unlock()
 	return fencepost.Run(ctx, l.feed.Store(l.st), s.run(l), func(ctx context.Context, w *fencepost.Session) error {
-		l.recovered(w)
+		if err := l.recovered(ctx, w); err != nil {
+			return err
+		}
 		defer l.began(w)()
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -115,18 +117,22 @@ func (s *Server) append(ctx context.Context, r *agentpb.AppendRequest) (*agentpb
 	if err != nil {
 		return nil, status(err)
 	}
-	// At the end of the agent the outcome is known soon.
+	first, err := s.settle(ctx, f)
+	if err != nil {
+		return nil, status(err)
+	}
+	return &agentpb.AppendResponse{First: first, End: first + uint64(len(r.GetRecords())), Epoch: uint64(w.Epoch())}, nil
+}
+
+// settle waits for an outcome. At the end of the agent it is known soon.
+func (s *Server) settle(ctx context.Context, f writer.Future) (first uint64, err error) {
 	wait, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	defer context.AfterFunc(ctx, func() {
 		_ = clock.Sleep(wait, s.opts.Clock, settling)
 		cut(context.Cause(ctx))
 	})()
-	first, err := f.Wait(wait)
-	if err != nil {
-		return nil, status(err)
-	}
-	return &agentpb.AppendResponse{First: first, End: first + uint64(len(r.GetRecords())), Epoch: uint64(w.Epoch())}, nil
+	return f.Wait(wait)
 }
 
 // leads says who leads a log.

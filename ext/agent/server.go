@@ -55,9 +55,9 @@ type log struct {
 	own    bool               // the server leads it itself, for Append
 
 	feed    *push.Feed
-	token   string     // of the readers that are told
-	commits sync.Mutex // keeps the calls of Commit in order
-	cursor  []byte     // that the log has; with commits held
+	token   string        // of the readers that are told
+	commits chan struct{} // has an element while a commit is in flight
+	cursor  []byte        // that the log has; for who has put that
 }
 
 // New returns a server.
@@ -219,7 +219,7 @@ func (s *Server) log(ctx context.Context, url string) (*log, error) {
 	if len(s.logs) >= maxKept {
 		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("agent: it has %d logs open; start another agent", maxKept))
 	}
-	l = &log{url: url, st: st, feed: push.NewFeed(s.opts.Clock), token: rand.Text()}
+	l = &log{url: url, st: st, feed: push.NewFeed(s.opts.Clock), token: rand.Text(), commits: make(chan struct{}, 1)}
 	s.logs[url] = l
 	return l, nil
 }

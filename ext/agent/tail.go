@@ -12,7 +12,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/ext/agent/agentpb"
 	"github.com/fencepost/fencepost/ext/agent/push"
@@ -107,11 +106,4 @@ func (l *log) push(c clock.Clock) func(ctx context.Context, at fence.Position) i
 			})
 		}
 	}
-}
-
-// recovered notes the cursor of a log that the server leads itself.
-func (l *log) recovered(w *fencepost.Session) {
-	l.commits.Lock()
-	defer l.commits.Unlock()
-	l.cursor = w.Recovered().Cursor
 }
