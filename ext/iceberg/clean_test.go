@@ -115,7 +115,7 @@ func TestSchemas(t *testing.T) {
 		if want := []string{"0 id 1", "0 name 2", "0 day 3", "1 id 1", "1 name 2", "1 day 3", "1 more 4"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if want := `[{"field-id":1,"names":["id"]},{"field-id":2,"names":["name"]},{"field-id":3,"names":["day"]},{"field-id":4,"names":["more"],"fields":[{"field-id":5,"names":["element"]}]}]`; d.Properties["schema.name-mapping.default"] != want || d.Properties["gc.enabled"] != "false" {
+		if want := `[{"field-id":1,"names":["id"]},{"field-id":2,"names":["name"]},{"field-id":3,"names":["day"]},{"field-id":4,"names":["more"],"fields":[{"field-id":5,"names":["element","item","array_element","array"]}]}]`; d.Properties["schema.name-mapping.default"] != want || d.Properties["gc.enabled"] != "false" {
 			t.Errorf("%v", d.Properties)
 		}
 		bad := commit(k, []three{{"c"}}, map[string]string{"day": "2026-01-01"})

@@ -157,6 +157,13 @@ func mapping(fields []field) []mapped {
 	return all
 }
 
+// What writers call the parts of lists and maps. Spark takes the name that the file has.
+var (
+	elementNames = []string{"element", "item", "array_element", "array"}
+	keyNames     = []string{"key", "keys"}
+	valueNames   = []string{"value", "values"}
+)
+
 func below(t typ) []mapped {
 	switch c := t.of; {
 	case c == nil:
@@ -164,9 +171,9 @@ func below(t typ) []mapped {
 	case c.Fields != nil:
 		return mapping(*c.Fields)
 	case c.Element != nil:
-		return []mapped{{c.ElementID, []string{"element"}, below(*c.Element)}}
+		return []mapped{{c.ElementID, elementNames, below(*c.Element)}}
 	default:
-		return []mapped{{c.KeyID, []string{"key"}, below(*c.Key)}, {c.ValueID, []string{"value"}, below(*c.Value)}}
+		return []mapped{{c.KeyID, keyNames, below(*c.Key)}, {c.ValueID, valueNames, below(*c.Value)}}
 	}
 }
 
