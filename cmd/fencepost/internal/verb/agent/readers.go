@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/kit"
 	"github.com/fencepost/fencepost/ext/agent"
@@ -21,9 +23,13 @@ import (
 
 // readers is where the agent tells readers of other processes.
 type readers struct {
-	at string
-	l  net.Listener
+	at   string
+	most int // connections at once; more wait
+	l    net.Listener
 }
+
+// mostReaders is a little more than how many are told at once.
+const mostReaders = 4200
 
 // listen listens for readers if that is asked for, and returns what the locks say.
 func (r *readers) listen(ctx context.Context, agent *listen) (push.Announcement, error) {
@@ -59,7 +65,7 @@ func (r *readers) listen(ctx context.Context, agent *listen) (push.Announcement,
 		return a, err
 	}
 	a.Tail, a.Cert = net.JoinHostPort(host, port), id.Cert
-	r.l = tls.NewListener(n, id.Config)
+	r.l = tls.NewListener(netutil.LimitListener(n, cmp.Or(r.most, mostReaders)), id.Config)
 	return a, nil
 }
 
