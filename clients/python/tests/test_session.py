@@ -8,11 +8,13 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import fencepost
 import fencepost.aio
+from fencepost import _session
 from fencepost._child import program
 from fencepost._session import _lines
 
@@ -397,3 +399,31 @@ def test_commit_refuses_what_is_no_parquet(url: str, tmp_path: Path) -> None:
         session.commit([file], cursor="1").result(60)
     with pytest.raises(fencepost.NotCommitted):
         session.close()
+
+
+def test_progress_is_written_whole() -> None:
+    """A signal may cut a write of a carrier: what shows that the program is alive is written to its end all the same."""
+    read, write = os.pipe()
+    written: list[bytes] = []
+
+    class Cut:
+        def write(self, data: bytes) -> int:
+            written.append(bytes(data[:5]))
+            if len(written) == 4:
+                os.close(write)
+            return len(written[-1])
+
+    class Carrier:
+        stdin, stdout = Cut(), os.fdopen(read, "rb", 0)
+
+        def close_input(self) -> None: ...
+        def leave(self) -> None: ...
+        def kill(self) -> None: ...
+        def wait(self) -> tuple[int, str]:
+            self.stdout.close()
+            return 0, "it is over"
+
+    session = _session.Session(cast(Any, Carrier()), 0.01)
+    session._threads[1].join(5)
+    session.close(wait=False)
+    assert b"".join(written).startswith(b'{"progress":true}\n')

@@ -260,14 +260,15 @@ class Session:
                     self._idle = not out
                     if out:
                         self._changed.notify_all()
-                if out:
-                    data = memoryview(b"".join(out))
-                    while data:
-                        data = data[pipe.write(data) or 0 :]
-                elif self._closing or self._over:
-                    break
-                elif not self._wake.acquire(timeout=self._every or None):
-                    pipe.write(b'{"progress":true}\n')
+                if not out:
+                    if self._closing or self._over:
+                        break
+                    if self._wake.acquire(timeout=self._every or None):
+                        continue
+                    out = [b'{"progress":true}\n']
+                data = memoryview(b"".join(out))
+                while data:  # a signal may cut a write, of any line
+                    data = data[pipe.write(data) or 0 :]
         except (OSError, ValueError):
             pass  # the child has ended, and says why
         self._child.close_input()
