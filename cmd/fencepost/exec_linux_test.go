@@ -40,10 +40,10 @@ func TestExecKillsInTime(t *testing.T) {
 		"exec killed, grandchildren":        {"children", 4, func(j *job, _, _ int) { j.signal(syscall.SIGKILL) }, -9},
 		"exec killed, setsid and orphaned":  {"setsid", 2, func(j *job, _, _ int) { j.signal(syscall.SIGKILL) }, -9},
 		"exec killed, frozen group":         {"deaf", 1, func(j *job, pid, _ int) { freeze(-pid); j.signal(syscall.SIGKILL) }, -9},
-		"exec frozen":                       {"", 1, func(j *job, _, _ int) { j.signal(syscall.SIGSTOP) }, 0},
-		"exec frozen, TERM ignored":         {"deaf", 1, func(j *job, _, _ int) { j.signal(syscall.SIGSTOP) }, 0},
-		"exec frozen, grandchildren":        {"children deaf", 4, func(j *job, _, _ int) { j.signal(syscall.SIGSTOP) }, 0},
-		"exec frozen, setsid and orphaned":  {"setsid deaf", 2, func(j *job, _, _ int) { j.signal(syscall.SIGSTOP) }, 0},
+		"exec frozen":                       {"", 1, func(j *job, _, _ int) { j.freeze() }, 0},
+		"exec frozen, TERM ignored":         {"deaf", 1, func(j *job, _, _ int) { j.freeze() }, 0},
+		"exec frozen, grandchildren":        {"children deaf", 4, func(j *job, _, _ int) { j.freeze() }, 0},
+		"exec frozen, setsid and orphaned":  {"setsid deaf", 2, func(j *job, _, _ int) { j.freeze() }, 0},
 		"watchdog killed":                   {"deaf", 1, func(_ *job, _, w int) { _ = syscall.Kill(w, syscall.SIGKILL) }, kit.ExitLost},
 		"watchdog killed, grandchildren":    {"children", 4, func(_ *job, _, w int) { _ = syscall.Kill(w, syscall.SIGKILL) }, kit.ExitLost},
 		"watchdog killed, setsid":           {"setsid", 2, func(_ *job, _, w int) { _ = syscall.Kill(w, syscall.SIGKILL) }, kit.ExitLost},
@@ -114,7 +114,8 @@ func (j *job) stepDown() { must(j.t, "", "step-down", "file://"+j.storeDir()) }
 // sleep freezes everything, as the suspend of a machine does, until the deadline has passed.
 // Then the watchdog wakes first.
 func (j *job) sleep(pid, watchdog int) {
-	for _, p := range []int{j.cmd.Process.Pid, watchdog, -pid} {
+	j.freeze()
+	for _, p := range []int{watchdog, -pid} {
 		_ = syscall.Kill(p, syscall.SIGSTOP)
 	}
 	eventually(j.t, "the lease has ended", func() bool { return now() > traces(j.t, j.dir)[0].kill+1 })

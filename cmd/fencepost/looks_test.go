@@ -278,7 +278,7 @@ func TestProbeCreates(t *testing.T) {
 func TestEveryVerbHasJSON(t *testing.T) {
 	a := &kit.Kit{Open: store.Open}
 	for c := range family(rootCommand(a)) {
-		if c.Hidden || slices.Contains([]string{"serve", "exporter", "agent", "exec", "lock", "gate run"}, kit.Verb(c)) {
+		if c.Hidden || slices.Contains([]string{"serve", "exporter", "agent", "catalog", "exec", "lock", "gate run"}, kit.Verb(c)) {
 			continue
 		}
 		if c.Flags().Lookup("json") == nil && !c.HasSubCommands() && c.Parent().Name() != "completion" {

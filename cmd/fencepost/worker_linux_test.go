@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -290,5 +291,27 @@ func asExit(err error, to **exec.ExitError) (ok bool) {
 }
 
 func (j *job) signal(s syscall.Signal) { _ = j.cmd.Process.Signal(s) }
+
+// freeze stops exec, but not while it writes to the directory: nobody else could write there then, for as long as it stands.
+func (j *job) freeze() {
+	pid := j.cmd.Process.Pid
+	for {
+		j.signal(syscall.SIGSTOP)
+		eventually(j.t, "exec stands still", func() bool {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			_, after, _ := strings.Cut(string(stat), ") ")
+			return err != nil || strings.HasPrefix(after, "T")
+		})
+		locks, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		if !regexp.MustCompile(fmt.Sprintf(`(?m)FLOCK +\S+ +WRITE +%d `, pid)).Match(locks) {
+			return
+		}
+		j.signal(syscall.SIGCONT)
+		time.Sleep(5 * time.Millisecond)
+	}
+}
 
 func isWatchdog(pid int) bool { return strings.Contains(cmdline(pid), kit.WatchdogVerb) }
