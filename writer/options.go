@@ -18,7 +18,7 @@ import (
 
 // Frugal is a value of [Options.RequestsPerSecond] for a small bill: 7.7 million PUTs a month of
 // records, hedges included, which is $39 on S3, however many records come. There an append takes some
-// 210 ms instead of 35, and one in a hundred 410 ms. docs/costs.md has the table.
+// 210 ms instead of 35, and one in a hundred 410 ms. docs/costs.md says what else costs.
 const Frugal = 2.8
 
 // Options of [Open]. The zero value works, and so does nil.

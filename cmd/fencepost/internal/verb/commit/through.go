@@ -111,12 +111,16 @@ func socketOf(ctx context.Context, st store.Store) (path string, err error) {
 	}
 	// Whoever may write the lock may name any socket; this user talks only to one that nobody else could have made.
 	//
+	at, err := filepath.EvalSymlinks(filepath.Dir(path)) // whoever owns a link may turn it elsewhere
+	if err != nil {
+		return "", errOther
+	}
 	// guard:commit-socket. A commit goes only through a socket in a directory of this user that nobody else may enter.
 	//
 	//mutant:replace dir.Mode().Perm()&0o077 != 0 || !kit.Mine(dir) => dir == nil
-	dir, err := os.Stat(filepath.Dir(path))
+	dir, err := os.Lstat(at)
 	if err != nil || dir.Mode().Perm()&0o077 != 0 || !kit.Mine(dir) {
 		return "", errOther
 	}
-	return path, nil
+	return filepath.Join(at, filepath.Base(path)), nil
 }
